@@ -1,0 +1,1 @@
+"""Headrace: one-at-a-time inference requests into full batches, through Kafka."""

@@ -1,0 +1,1 @@
+"""The processes of Headrace; each is a thin shell over `headrace`."""
