@@ -29,7 +29,7 @@ check: $(READY) ## format, lint, types, layers, tidiness
 	@$(BIN)/ruff format --check --quiet --diff $(SOURCES)
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timings
+	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q tests/architecture
 
 format: $(READY) ## format the code and repair what ruff can
