@@ -1,0 +1,205 @@
+"""What the product asks of a log, in the fewest verbs.
+
+Two tenants: Apache Kafka (:mod:`headrace.broker.kafka`) and the broker in memory
+(:class:`headrace.testing.MemoryBroker`); one contract suite holds both. Every call
+blocks at most as long as its ``timeout_s``; none is safe on an event loop except
+``produce``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from headrace.errors import BusError
+
+__all__ = [
+    "Admin",
+    "Committed",
+    "CommitRefused",
+    "Delivery",
+    "Headers",
+    "Leader",
+    "LeaderListener",
+    "LogRange",
+    "NewTopic",
+    "Producer",
+    "Reader",
+    "Record",
+    "TopicPartition",
+]
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record as read. ``timestamp_us`` is the broker's append time."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Delivery(NamedTuple):
+    """How a produce ended. ``error`` None: acked by all, at ``offset``."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    error: BusError | None
+
+
+class LogRange(NamedTuple):
+    """``start`` is the first offset kept, ``end`` the next one to be written."""
+
+    start: int
+    end: int
+
+
+class Committed(NamedTuple):
+    """A group's committed offset with its metadata; offset None: never committed."""
+
+    offset: int | None
+    metadata: str
+
+
+class CommitRefused(StrEnum):
+    """Why the coordinator refused a commit, by what the caller does next."""
+
+    TRANSIENT = "transient"
+    """A rebalance runs: the same commit again at the next tick."""
+    NOT_MEMBER = "not_member"
+    """Ownership is lost: drop every lane, rejoin through poll."""
+    FENCED = "fenced"
+    """Another process has this instance id: end the process (76)."""
+    UNAVAILABLE = "unavailable"
+    """The coordinator did not answer: outcome unknown, again at the next tick."""
+
+
+class Producer(Protocol):
+    """An idempotent producer with acks from all; records of one partition keep their
+    order. ``produce`` never blocks and may be called from any thread; ``on_delivery``
+    runs on the thread that calls ``poll`` or ``flush``."""
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        """Raises :class:`BusFull` when the queue is full, :class:`BusError` when the
+        record is refused locally (too large, unknown partition)."""
+        ...
+
+    def poll(self, timeout_s: float) -> int:
+        """Run delivery callbacks; how many ran."""
+        ...
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for outstanding records; how many are left."""
+        ...
+
+
+class Reader(Protocol):
+    """A group-less reader of partitions at positions that the caller chose."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Add partitions, or move those already assigned."""
+        ...
+
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def read(self, records_max: int, timeout_s: float) -> list[Record]:
+        """Records of any assigned partition; at least one as soon as there is one,
+        an empty list after the time-out. Raises :class:`OffsetOutOfRange` once for
+        a position outside the log."""
+        ...
+
+    def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange: ...
+
+    def close(self) -> None: ...
+
+
+class LeaderListener(Protocol):
+    """Called inside :meth:`Leader.poll`, on its thread."""
+
+    def on_assign(self, lanes: Sequence[int]) -> None: ...
+
+    def on_revoke(self, lanes: Sequence[int]) -> None:
+        """The lanes may still be committed until this returns."""
+        ...
+
+    def on_lost(self, lanes: Sequence[int]) -> None: ...
+
+
+class Leader(Protocol):
+    """Membership in the lane group (static id, classic protocol, cooperative-sticky,
+    subscribed to the ``lanes`` topic alone) and the commits that prove it."""
+
+    def poll(self, timeout_s: float) -> None:
+        """Serve the group. Raises :class:`BusError` with code ``_FATAL`` when the
+        client is fenced."""
+        ...
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, Committed],
+        on_done: Callable[[CommitRefused | None], None],
+    ) -> None:
+        """Send one commit; ``on_done`` runs inside a later :meth:`poll`, with None
+        when it was accepted."""
+        ...
+
+    def commit_now(
+        self, offsets: Mapping[TopicPartition, Committed], timeout_s: float
+    ) -> CommitRefused | None:
+        """As :meth:`commit`, waiting for the answer; None: accepted."""
+        ...
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, Committed]: ...
+
+    def close(self) -> None:
+        """A static member does not leave the group on close."""
+        ...
+
+
+class Admin(Protocol):
+    """Topics and their facts."""
+
+    def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> None:
+        """Create what is missing, add partitions where there are fewer; existing
+        topics with another ``message.timestamp.type`` are refused."""
+        ...
+
+    def partitions(self, topic: str, timeout_s: float) -> int:
+        """0: no such topic."""
+        ...
+
+
+class NewTopic(NamedTuple):
+    name: str
+    partitions: int
+    config: Mapping[str, str]

@@ -1,0 +1,203 @@
+"""What a lane wants done. Every write has a number, answered by ``WriteEnded``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.domain import Dispatch, Reason, ReplyAddress, Source
+
+__all__ = [
+    "Alarm",
+    "Commit",
+    "CommitEntry",
+    "DeadLetter",
+    "Decision",
+    "DropLane",
+    "FetchPositions",
+    "PausePartition",
+    "ReadCompletions",
+    "ReadRequests",
+    "ReadToEnds",
+    "Rejoin",
+    "ResumePartition",
+    "StopReading",
+    "Terminal",
+    "WriteBatch",
+    "WriteClaim",
+    "WriteDeadLetters",
+    "WriteReplies",
+    "WriteStale",
+    "WriteSync",
+]
+
+
+class WriteClaim(msgspec.Struct, frozen=True):
+    """T2, answered by ``ClaimWritten``."""
+
+    lane: int
+
+
+class FetchPositions(msgspec.Struct, frozen=True):
+    """T3: committed offsets, metadata and log ranges of the lane's partitions of
+    these models (None: of all), and the range of its completions."""
+
+    lane: int
+    models: tuple[str, ...] | None
+
+
+class CommitEntry(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One commit request through the leader, answered by ``CommitEnded``.
+    ``wait``: synchronously (the confirming commit, and the last one on leaving)."""
+
+    commit: int
+    entries: tuple[CommitEntry, ...]
+    wait: bool
+
+
+class ReadRequests(msgspec.Struct, frozen=True):
+    """Read these request partitions from these offsets."""
+
+    positions: tuple[tuple[str, int, int], ...]
+
+
+class ReadCompletions(msgspec.Struct, frozen=True):
+    """Read the lane's completions from ``position``, its claims from their end."""
+
+    lane: int
+    position: int
+
+
+class ReadToEnds(msgspec.Struct, frozen=True):
+    """D5: read completions and status to their present ends before ``Ticked``."""
+
+    lane: int
+
+
+class StopReading(msgspec.Struct, frozen=True):
+    """Stop every reader of the lane, or of these request partitions alone."""
+
+    lane: int
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+class PausePartition(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+
+
+class ResumePartition(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+
+
+class WriteSync(msgspec.Struct, frozen=True):
+    write: int
+    lane: int
+    slot: int
+    epoch: int
+    k: int
+
+
+class WriteBatch(msgspec.Struct, frozen=True):
+    write: int
+    lane: int
+    epoch: int
+    incarnation: int
+    lease_us: int
+    dispatch: Dispatch
+
+
+class Terminal(msgspec.Struct, frozen=True):
+    """The end of one request without a result."""
+
+    id: str
+    tenant: str
+    model: str
+    version: str
+    reply_to: ReplyAddress
+    attempt: int
+    reason: Reason
+    text: str
+    retry_after_us: int | None
+    client_id: str
+    source: Source
+
+
+class WriteReplies(msgspec.Struct, frozen=True):
+    """Refusals and errors; the shell groups them by address. The write is acked when
+    every record of it is."""
+
+    write: int
+    epoch: int
+    terminals: tuple[Terminal, ...]
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """The record at ``source`` is copied with the reason; the shell reads its bytes
+    from where it kept them, or from the log."""
+
+    source: Source
+    id: str
+    tenant: str
+    model: str
+    reason: Reason
+    text: str
+    attempts: int
+
+
+class WriteDeadLetters(msgspec.Struct, frozen=True):
+    write: int
+    letters: tuple[DeadLetter, ...]
+
+
+class WriteStale(msgspec.Struct, frozen=True):
+    write: int
+    lane: int
+    topic: str
+    partition: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+class DropLane(msgspec.Struct, frozen=True):
+    """The lane is OUT: forget every reader and pending write of it."""
+
+    lane: int
+
+
+class Rejoin(msgspec.Struct, frozen=True):
+    """``UNKNOWN_MEMBER_ID``: drop all lanes, rejoin through poll."""
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """Something an operator must see; ``event`` is a name of the log's list."""
+
+    event: str
+    facts: dict[str, str | int]
+
+
+Decision = (
+    WriteClaim
+    | FetchPositions
+    | Commit
+    | ReadRequests
+    | ReadCompletions
+    | ReadToEnds
+    | StopReading
+    | PausePartition
+    | ResumePartition
+    | WriteSync
+    | WriteBatch
+    | WriteReplies
+    | WriteDeadLetters
+    | WriteStale
+    | DropLane
+    | Rejoin
+    | Alarm
+)

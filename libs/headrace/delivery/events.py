@@ -1,0 +1,289 @@
+"""What a lane is told: facts read from the log, outcomes of what it asked for, time.
+
+The shell (``services.batch_former``) turns records into these, in the order of each
+partition, and never filters: a lane ignores what its state makes irrelevant.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from headrace.domain import (
+    HopsMeasured,
+    Reason,
+    ReplyAddress,
+    Request,
+    ServedVersion,
+    Source,
+)
+
+__all__ = [
+    "Assigned",
+    "ClaimSeen",
+    "ClaimWritten",
+    "CommitEnded",
+    "CommitOutcome",
+    "Completed",
+    "Completion",
+    "CompletionsAt",
+    "Done",
+    "DoneMember",
+    "DrainRequested",
+    "Event",
+    "GapNoticed",
+    "HeldBatch",
+    "HopsMeasured",
+    "Joined",
+    "Left",
+    "Lost",
+    "MemberStatus",
+    "OwnHeartbeatRead",
+    "PartitionState",
+    "PositionsFetched",
+    "Refused",
+    "Reported",
+    "RequestRead",
+    "RequestRejected",
+    "Revoked",
+    "SlotHeard",
+    "StaleWritten",
+    "StatusAdvanced",
+    "Ticked",
+    "VersionsChanged",
+    "WriteEnded",
+]
+
+
+class Assigned(msgspec.Struct, frozen=True):
+    """T1: the group gave us the lane."""
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """The group takes the lane back; commits are accepted until we return."""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Ownership is gone: forget at once, write nothing."""
+
+
+class DrainRequested(msgspec.Struct, frozen=True):
+    """SIGTERM: LEAVING."""
+
+
+class ClaimWritten(msgspec.Struct, frozen=True):
+    """T2: ``offset`` None: the produce timed out."""
+
+    offset: int | None
+
+
+class ClaimSeen(msgspec.Struct, frozen=True):
+    """A claim of another former lies in the lane's claims partition."""
+
+    offset: int
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """A request partition: its log, and what the group committed for it."""
+
+    topic: str
+    partition: int
+    log_start: int
+    log_end: int
+    committed: int | None
+    metadata: str
+
+
+class PositionsFetched(msgspec.Struct, frozen=True):
+    """T3. Also after a model appeared, with its partitions alone."""
+
+    partitions: tuple[PartitionState, ...]
+    completions_start: int
+    completions_end: int
+
+
+class CommitOutcome(StrEnum):
+    ACCEPTED = "accepted"
+    TRANSIENT = "transient"
+    NOT_MEMBER = "not_member"
+    FENCED = "fenced"
+    UNAVAILABLE = "unavailable"
+
+
+class CommitEnded(msgspec.Struct, frozen=True):
+    """The answer to :class:`headrace.delivery.decisions.Commit` number ``commit``."""
+
+    commit: int
+    outcome: CommitOutcome
+
+
+class VersionsChanged(msgspec.Struct, frozen=True):
+    """The served versions of the pool, whole, after any change."""
+
+    served: tuple[ServedVersion, ...]
+
+
+class RequestRead(msgspec.Struct, frozen=True, gc=False):
+    """A request record, decoded. ``overdue``: D2, expired on arrival."""
+
+    request: Request
+    overdue: bool = False
+
+
+class RequestRejected(msgspec.Struct, frozen=True):
+    """A record that can never run: undecodable, unknown version or schema, bad
+    address. ``reply_to`` None: there is nobody to tell; the dead letter stays."""
+
+    source: Source
+    id: str
+    tenant: str
+    model: str
+    reply_to: ReplyAddress | None
+    reason: Reason
+    text: str
+    client_id: str = ""
+
+
+class SlotHeard(msgspec.Struct, frozen=True):
+    """A worker's heartbeat of this lane, appended at ``log_us``."""
+
+    slot: int
+    incarnation: int
+    log_us: int
+
+
+class StatusAdvanced(msgspec.Struct, frozen=True):
+    """The newest record read from ``status`` was appended at ``log_us`` (D3)."""
+
+    log_us: int
+
+
+class OwnHeartbeatRead(msgspec.Struct, frozen=True):
+    """Our own heartbeat came back through the log (D4)."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    slot: int
+    previous_exit: str
+
+
+class HeldBatch(msgspec.Struct, frozen=True):
+    batch: str
+    members: tuple[Source, ...]
+
+
+class Reported(msgspec.Struct, frozen=True):
+    slot: int
+    incarnation: int
+    epoch: int
+    former: str
+    k: int
+    draining: bool
+    models: frozenset[str]
+    held: tuple[HeldBatch, ...]
+
+
+class MemberStatus(StrEnum):
+    OK = "ok"
+    UNACKED = "unacked"
+    RETRY = "retry"
+    FINAL = "final"
+
+
+class DoneMember(msgspec.Struct, frozen=True, gc=False):
+    source: Source
+    id: str
+    status: MemberStatus
+    reason: str
+    text: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    batch: str
+    slot: int
+    incarnation: int
+    rows: int
+    wait_us: int
+    run_us: int
+    members: tuple[DoneMember, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A worker refused a batch (``batch``) or a sync (``k``) without taking it."""
+
+    batch: str
+    k: int
+    slot: int
+    incarnation: int
+    reason: str
+    epoch_seen: int
+
+
+class Left(msgspec.Struct, frozen=True):
+    slot: int
+    incarnation: int
+
+
+class StaleWritten(msgspec.Struct, frozen=True):
+    """Ranges that a former ended without a reply; first and last are inclusive."""
+
+    topic: str
+    partition: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+Completion = Joined | Reported | Done | Refused | Left | StaleWritten
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """A record of the lane's completions partition, in order. The offset of a
+    ``Joined`` is the slot's new incarnation."""
+
+    offset: int
+    completion: Completion
+
+
+class CompletionsAt(msgspec.Struct, frozen=True):
+    """The completions reader's position, when no record says it (empty reads)."""
+
+    position: int
+
+
+class WriteEnded(msgspec.Struct, frozen=True):
+    """A write of ours ended: ``offset`` None: not acked in its time."""
+
+    write: int
+    offset: int | None
+
+
+class GapNoticed(msgspec.Struct, frozen=True):
+    """D5: the loop's last turn took longer than 500 ms."""
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Nothing but time has passed."""
+
+
+Event = (
+    Assigned
+    | Revoked
+    | Lost
+    | DrainRequested
+    | ClaimWritten
+    | ClaimSeen
+    | PositionsFetched
+    | CommitEnded
+    | VersionsChanged
+    | RequestRead
+    | RequestRejected
+    | SlotHeard
+    | StatusAdvanced
+    | OwnHeartbeatRead
+    | HopsMeasured
+    | Completed
+    | CompletionsAt
+    | WriteEnded
+    | GapNoticed
+    | Ticked
+)

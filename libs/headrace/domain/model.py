@@ -1,0 +1,78 @@
+"""A served model version, as ingress and batch former see it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from headrace.domain.tensor import Signature
+
+__all__ = ["BATCH_AXIS_NONE", "ModelState", "Padding", "ServedVersion"]
+
+BATCH_AXIS_NONE = -1
+"""The axis of a tensor that has no batch axis: it belongs to the compatibility key."""
+
+
+class ModelState(StrEnum):
+    """What a worker slot says of a version; ``loading`` is never announced twice."""
+
+    LOADING = "loading"
+    READY = "ready"
+    REFUSED = "refused"
+    UNLOADING = "unloading"
+
+
+class Padding(msgspec.Struct, frozen=True):
+    """How requests of differing length share a batch.
+
+    ``axis`` names the dimension; ``values`` gives the filler per input;
+    ``input_axes`` and ``output_axes`` give the axis number per tensor that has the
+    dimension; ``edges`` are the bucket limits, ascending. A length above the last
+    edge is its own bucket.
+    """
+
+    axis: str
+    values: dict[str, float]
+    input_axes: dict[str, int]
+    output_axes: dict[str, int]
+    edges: tuple[int, ...]
+
+    def edge(self, length: int) -> int:
+        """The padded extent of ``length``."""
+        for edge in self.edges:
+            if length <= edge:
+                return edge
+        return length
+
+
+class ServedVersion(msgspec.Struct, frozen=True):
+    """One version of a model with the worker slots that hold it."""
+
+    model: str
+    version: str
+    signature: Signature
+    sha256: str
+    max_batch: int
+    """Most rows in one run."""
+
+    batch_axes: dict[str, int]
+    """Tensor name to its batch axis, inputs and outputs;
+    :data:`BATCH_AXIS_NONE` where it has none. Empty: the model does not batch and
+    ``max_batch`` is 1."""
+
+    padding: Padding | None
+    latency_objective_us: int | None
+    """Also the time limit of requests that name none."""
+
+    run_us: dict[int, int]
+    """Measured run time per probed number of rows, the slowest slot's."""
+
+    ready_slots: frozenset[int]
+    unloading_slots: frozenset[int]
+    platform: str = "onnx_onnxv1"
+
+    @property
+    def accepts(self) -> bool:
+        """Whether new requests may name it."""
+        return bool(self.ready_slots)

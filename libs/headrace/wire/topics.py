@@ -1,0 +1,102 @@
+"""The only place that spells topic names and numbers partitions.
+
+Names, partitions and policies are those of ``schemas/asyncapi.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from headrace.domain import Priority
+from headrace.errors import RequestError
+
+__all__ = ["NAME_PATTERN", "PRIORITIES", "RESERVED_MODELS", "Topics", "checked_name"]
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+"""A model, tenant, job, pool or cell name; no dot, so that a topic name parses."""
+
+PRIORITIES = len(Priority)
+
+RESERVED_MODELS = frozenset({"stats"})
+"""Names that a path of the protocol already takes (``/v2/models/stats``)."""
+
+
+def checked_name(kind: str, name: str) -> str:
+    """``name``, when it may stand in a topic; otherwise a sentence that says why not.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    if not NAME_PATTERN.fullmatch(name):
+        raise RequestError(
+            f"{kind} name {name[:120]!r} is not allowed: it must match "
+            f"{NAME_PATTERN.pattern}"
+        )
+    if kind == "model" and name in RESERVED_MODELS:
+        raise RequestError(f"model name {name!r} is reserved")
+    return name
+
+
+class Topics(NamedTuple):
+    """The topics of one installation, one pool and one cell."""
+
+    prefix: str = "headrace"
+    pool: str = "default"
+    cell: str = "default"
+
+    def requests(self, model: str) -> str:
+        return f"{self.prefix}.requests.{model}"
+
+    def model_of(self, requests_topic: str) -> str:
+        """The inverse of :meth:`requests`."""
+        return requests_topic[len(self.prefix) + len(".requests.") :]
+
+    def dead_letters(self, model: str) -> str:
+        return f"{self.prefix}.deadletters.{model}"
+
+    def results(self, tenant: str, job: str) -> str:
+        return f"{self.prefix}.results.{tenant}.{job}"
+
+    @property
+    def lanes(self) -> str:
+        return f"{self.prefix}.lanes.{self.pool}"
+
+    @property
+    def batches(self) -> str:
+        return f"{self.prefix}.batches.{self.pool}"
+
+    @property
+    def completions(self) -> str:
+        return f"{self.prefix}.completions.{self.pool}"
+
+    @property
+    def replies(self) -> str:
+        return f"{self.prefix}.replies.{self.cell}"
+
+    @property
+    def status(self) -> str:
+        return f"{self.prefix}.status"
+
+    @property
+    def control_models(self) -> str:
+        return f"{self.prefix}.control.models"
+
+    @property
+    def lane_group(self) -> str:
+        """The consumer group of the pool's lane leaders."""
+        return f"{self.prefix}.lanes.{self.pool}"
+
+    def is_reply_topic(self, topic: str) -> bool:
+        """Whether a request may name it as its reply address."""
+        return topic.startswith((f"{self.prefix}.replies.", f"{self.prefix}.results."))
+
+    @staticmethod
+    def request_partition(lane: int, priority: Priority) -> int:
+        """Lane-major, so that adding lanes only appends partitions."""
+        return lane * PRIORITIES + priority
+
+    @staticmethod
+    def lane_and_priority(partition: int) -> tuple[int, Priority]:
+        """The inverse of :meth:`request_partition`."""
+        lane, priority = divmod(partition, PRIORITIES)
+        return lane, Priority(priority)
