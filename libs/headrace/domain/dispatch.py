@@ -6,6 +6,11 @@ in what order, to which slot, and which can no longer make it. They meet here, s
 production, the simulator and the policies of other systems are the same kind of
 object: ``handle(event, now_us) -> list[Decision]`` and ``wakeup_at_us()``.
 
+A scheduler takes in every other event in silence and decides on ``Ticked``: it asks
+for one at once (``wakeup_at_us() <= now_us``) when something may follow. So requests
+that were read together are batched together, although a worker was idle when the
+first of them came.
+
 All instants are integer microseconds of one monotonic source.
 """
 
