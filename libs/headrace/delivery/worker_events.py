@@ -1,0 +1,142 @@
+"""What a worker's core is told: records of its own partition, ends of what it asked
+for, time.
+
+The shell (``services.gpu_worker``) keeps each batch's record, tensors and outputs
+under its uuid; the core sees what its decisions need and nothing of a member but its
+index. ``WriteEnded``, ``DrainRequested``, ``GapNoticed`` and ``Ticked`` are those of
+:mod:`headrace.delivery.events`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.delivery.events import (
+    DrainRequested,
+    GapNoticed,
+    MemberStatus,
+    Ticked,
+    WriteEnded,
+)
+
+__all__ = [
+    "ALL_OK",
+    "BatchRead",
+    "CaughtUp",
+    "DrainRequested",
+    "GapNoticed",
+    "HeartbeatAcked",
+    "ModelsReady",
+    "Outcome",
+    "PositionLost",
+    "RepliesEnded",
+    "RunEnded",
+    "Started",
+    "SyncRead",
+    "Ticked",
+    "WorkerEvent",
+    "WriteEnded",
+]
+
+
+class Started(msgspec.Struct, frozen=True):
+    """W1: ``end`` is the end offset of the slot's partition, read before the join."""
+
+    end: int
+
+
+class BatchRead(msgspec.Struct, frozen=True):
+    """A batch lies at ``offset`` of the slot's partition.
+
+    ``latest_start_us`` is on the worker's monotonic clock. ``bulk``: no member has
+    an ingress waiting for it, so that its results may take longer to be acked.
+    """
+
+    offset: int
+    batch: str
+    lane: int
+    epoch: int
+    former: str
+    incarnation: int
+    members: int
+    model: str
+    version: str
+    padded_rows: int
+    latest_start_us: int | None
+    bulk: bool
+
+
+class SyncRead(msgspec.Struct, frozen=True):
+    """A sync lies at ``offset`` of the slot's partition."""
+
+    offset: int
+    lane: int
+    epoch: int
+    former: str
+    k: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How the run went for a member. ``OK``: it has a result, still to be written;
+    ``RETRY`` and ``FINAL`` say why in ``reason``, a value of
+    :class:`headrace.domain.Reason` where one fits."""
+
+    status: MemberStatus
+    reason: str = ""
+    text: str = ""
+
+
+ALL_OK = (Outcome(MemberStatus.OK),)
+
+
+class RunEnded(msgspec.Struct, frozen=True):
+    """The runner is free again. ``outcomes``: one for all members, or one each.
+    ``run_us`` 0: nothing ran (the model was not loaded, the batch not decodable)."""
+
+    batch: str
+    run_us: int
+    outcomes: tuple[Outcome, ...]
+
+
+class RepliesEnded(msgspec.Struct, frozen=True):
+    """The replies or results of these members are acked, or failed. Members without
+    a reply address are acked as soon as ``WriteReplies`` is carried out."""
+
+    batch: str
+    members: tuple[int, ...]
+    acked: bool
+
+
+class ModelsReady(msgspec.Struct, frozen=True):
+    """The versions that this process can run now, as ``<model>/<version>``."""
+
+    models: frozenset[str]
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """Everything is read that lay in the slot's partition at ``ReadToEnd``."""
+
+
+class HeartbeatAcked(msgspec.Struct, frozen=True):
+    """The log acknowledged a heartbeat of this process: the bus is alive."""
+
+
+class PositionLost(msgspec.Struct, frozen=True):
+    """The reader's position lies outside its partition: cut, replaced or expired."""
+
+
+WorkerEvent = (
+    Started
+    | BatchRead
+    | SyncRead
+    | RunEnded
+    | RepliesEnded
+    | WriteEnded
+    | ModelsReady
+    | CaughtUp
+    | HeartbeatAcked
+    | PositionLost
+    | DrainRequested
+    | GapNoticed
+    | Ticked
+)
