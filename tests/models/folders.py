@@ -1,0 +1,46 @@
+"""Version folders in Triton's layout, as an operator would put them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SIMULATED = """\
+backend = "simulated"
+alpha_ms = {alpha_ms}
+beta_ms = {beta_ms}
+max_batch = {max_batch}
+inputs = [{{ name = "X", datatype = "FP32", shape = [-1, {width}] }}]
+"""
+
+
+def put_version(
+    models: Path, model: str, version: str, onnx: bytes, toml: str = ""
+) -> Path:
+    """Write ``<models>/<model>/<version>/model.onnx`` (and ``model.toml``)."""
+    folder = models / model / version
+    folder.mkdir(parents=True)
+    if toml:
+        (folder / "model.toml").write_text(toml)
+    (folder / "model.onnx").write_bytes(onnx)
+    return folder
+
+
+def put_simulated(
+    models: Path,
+    model: str,
+    version: str,
+    *,
+    alpha_ms: float = 5.0,
+    beta_ms: float = 0.25,
+    max_batch: int = 32,
+    width: int = 4,
+) -> Path:
+    """A simulated accelerator: input ``X`` FP32 [-1, width], output the same."""
+    folder = models / model / version
+    folder.mkdir(parents=True)
+    (folder / "model.toml").write_text(
+        SIMULATED.format(
+            alpha_ms=alpha_ms, beta_ms=beta_ms, max_batch=max_batch, width=width
+        )
+    )
+    return folder
