@@ -1,0 +1,444 @@
+"""What a worker process does with the batches of its slot, without doing it.
+
+The core knows nothing of models, tensors or threads. It takes or refuses what lies in
+the slot's partition, lets one batch run at a time in the order of the log, and says
+``done`` only when every member's reply is acked or has failed. The rules W1 to W7 that
+the methods name are those of the delivery protocol (ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeVar, assert_never
+
+import msgspec
+
+from headrace.delivery.events import MemberStatus
+from headrace.delivery.worker_decisions import (
+    Alarm,
+    Exit,
+    Forget,
+    ReadToEnd,
+    Run,
+    StartReading,
+    Terminate,
+    WorkerDecision,
+    WorkerExit,
+    WriteDone,
+    WriteJoin,
+    WriteLeave,
+    WriteRefused,
+    WriteReplies,
+    WriteReport,
+)
+from headrace.delivery.worker_events import (
+    ALL_OK,
+    BatchRead,
+    CaughtUp,
+    DrainRequested,
+    GapNoticed,
+    HeartbeatAcked,
+    ModelsReady,
+    Outcome,
+    PositionLost,
+    RepliesEnded,
+    RunEnded,
+    Started,
+    SyncRead,
+    Ticked,
+    WorkerEvent,
+    WriteEnded,
+)
+from headrace.delivery.worker_limits import RunTimes, WorkerLimits
+
+__all__ = ["WorkerCore"]
+
+LATE = (Outcome(MemberStatus.RETRY, "late", "past its latest start"),)
+UNACKED = Outcome(MemberStatus.UNACKED, "unacked", "the reply was not acked in time")
+
+_Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)
+
+
+class _Phase(Enum):
+    WAITING = 1
+    RUNNING = 2
+    REPLYING = 3
+    DONE = 4
+
+
+class _Held(msgspec.Struct):
+    """A batch from taking it to the ack of its done."""
+
+    read: BatchRead
+    phase: _Phase = _Phase.WAITING
+    run_limit_at_us: int = 0
+    replies_by_us: int = 0
+    outcomes: list[Outcome] = []
+    pending: set[int] = set()
+    """Members whose replies are neither acked nor failed."""
+
+    done_at_us: int = 0
+    """When its done was first written."""
+
+
+class WorkerCore:
+    """One worker process from its join to its end.
+
+    ``handle`` after an :class:`Exit` returns nothing: the process is over.
+    """
+
+    def __init__(self, *, lane: int, limits: WorkerLimits | None = None) -> None:
+        self._lane = lane
+        self._limits = limits or WorkerLimits()
+        self._times = RunTimes(self._limits)
+        self._position: int | None = None
+        self._incarnation: int | None = None
+        self._epoch = -1
+        self._former = ""
+        self._k: int | None = None
+        self._held: dict[str, _Held] = {}
+        self._running: _Held | None = None
+        self._catching_up = 0
+        self._models: frozenset[str] = frozenset()
+        self._bus_heard_us: int | None = None
+        self._drain_report: int | None = None
+        self._quiet_at_us: int | None = None
+        self._draining = False
+        self._ending_at_us: int | None = None
+        self._exited = False
+        self._writes = 0
+        self._written: dict[int, WriteJoin | WriteReport | WriteDone | WriteLeave] = {}
+
+    @property
+    def incarnation(self) -> int | None:
+        """Offset of this process's join; None until it is acked."""
+        return self._incarnation
+
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
+    @property
+    def run_limit_at_us(self) -> int | None:
+        """W6: no heartbeat after this instant while the same run goes on."""
+        return self._running.run_limit_at_us if self._running else None
+
+    def handle(self, event: WorkerEvent, now_us: int) -> list[WorkerDecision]:
+        """Take in one event and say what follows from it now."""
+        if self._exited:
+            return []
+        decisions = [*self._take_in(event, now_us), *self._on_time(now_us)]
+        if not self._exited:
+            decisions += self._start_run(now_us)
+        for index, decision in enumerate(decisions):
+            if isinstance(decision, Exit):
+                self._exited = True
+                return decisions[: index + 1]
+        return decisions
+
+    def wakeup_at_us(self) -> int | None:
+        """The next instant at which ``Ticked`` can change anything."""
+        instants = [held.replies_by_us for held in self._in(_Phase.REPLYING)]
+        if self._ending_at_us is not None:
+            instants.append(self._ending_at_us)
+        elif self._running:
+            instants.append(self._running.run_limit_at_us)
+        if self._quiet_at_us is not None and not self._held:
+            instants.append(self._quiet_at_us)
+        return min(instants, default=None)
+
+    def _in(self, phase: _Phase) -> list[_Held]:
+        return [held for held in self._held.values() if held.phase is phase]
+
+    def _take_in(  # noqa: C901 - one case for each member of the union
+        self, event: WorkerEvent, now_us: int
+    ) -> list[WorkerDecision]:
+        match event:
+            case Started():
+                self._position = event.end
+                return [self._number(WriteJoin(0))]
+            case BatchRead() | SyncRead():
+                return self._read(event, now_us)
+            case RunEnded():
+                return self._run_ended(event, now_us)
+            case RepliesEnded():
+                return self._replies_ended(event, now_us)
+            case WriteEnded():
+                return self._write_ended(event, now_us)
+            case ModelsReady():
+                self._models = event.models
+            case GapNoticed():
+                # Before the join nothing has been read that could be stale.
+                if self._incarnation is not None:
+                    self._catching_up += 1
+                    return [ReadToEnd()]
+            case CaughtUp():
+                self._catching_up -= 1
+            case HeartbeatAcked():
+                self._bus_heard_us = now_us
+            case PositionLost():
+                return [Exit(WorkerExit.POSITION_LOST)]
+            case DrainRequested():
+                return self._drain(now_us)
+            case Ticked():
+                pass
+            case _:
+                assert_never(event)
+        return []
+
+    # -- the slot's partition: W2, W3
+
+    def _read(self, event: BatchRead | SyncRead, now_us: int) -> list[WorkerDecision]:
+        if self._position is None or event.offset < self._position:
+            return []  # read twice
+        self._position = event.offset + 1
+        if self._leaving:
+            return []  # never taken: the leave tells
+        if event.lane != self._lane:
+            return self._refuse(event, "lane")
+        match event:
+            case SyncRead():
+                return self._sync(event)
+            case BatchRead():
+                return self._batch(event, now_us)
+
+    def _sync(self, sync: SyncRead) -> list[WorkerDecision]:
+        if sync.epoch < self._epoch:
+            return self._refuse(sync, "epoch")
+        self._epoch, self._former, self._k = sync.epoch, sync.former, sync.k
+        return [self._report(sync.k)]
+
+    def _batch(self, batch: BatchRead, now_us: int) -> list[WorkerDecision]:
+        assert self._incarnation is not None
+        if batch.incarnation > self._incarnation:
+            return [Exit(WorkerExit.REPLACED)]
+        if batch.incarnation < self._incarnation:
+            return self._refuse(batch, "incarnation")
+        if batch.epoch < self._epoch or (
+            batch.epoch == self._epoch and batch.former != self._former
+        ):
+            return self._refuse(batch, "epoch")
+        # A finished batch whose done is not acked yet takes no room: the former has
+        # often read the done, and sent the next batch, before its ack is here.
+        unfinished = len(self._held) - len(self._in(_Phase.DONE))
+        if unfinished >= self._limits.cap:
+            facts: dict[str, str | int] = {"batch": batch.batch, "held": unfinished}
+            return [*self._refuse(batch, "cap"), Alarm("worker.cap_exceeded", facts)]
+        self._epoch, self._former = batch.epoch, batch.former
+        self._held[batch.batch] = _Held(batch)
+        if self._quiet_at_us is not None:
+            self._quiet_at_us = now_us + self._limits.leave_quiet_us
+        return []
+
+    def _refuse(self, event: BatchRead | SyncRead, reason: str) -> list[WorkerDecision]:
+        """Never repeated when it is lost: the former's lease or sync timer asks
+        again, and is refused again."""
+        assert self._incarnation is not None
+        batch, k = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
+        self._writes += 1
+        refused = WriteRefused(
+            self._writes, self._incarnation, batch, k, reason, max(self._epoch, 0)
+        )
+        return [refused, Forget(batch)] if batch else [refused]
+
+    def _report(self, k: int) -> WriteReport:
+        assert self._incarnation is not None
+        report = WriteReport(
+            write=0,
+            incarnation=self._incarnation,
+            epoch=self._epoch,
+            former=self._former,
+            k=k,
+            draining=self._draining,
+            models=self._models,
+            held=tuple(self._held),
+        )
+        return self._number(report)
+
+    # -- runs and replies: W4, W5
+
+    def _start_run(self, now_us: int) -> list[WorkerDecision]:
+        if self._running or self._catching_up or self._ending_at_us is not None:
+            return []
+        decisions: list[WorkerDecision] = []
+        for held in self._in(_Phase.WAITING):
+            latest_us = held.read.latest_start_us
+            if latest_us is not None and now_us > latest_us:
+                decisions.append(self._done(held, LATE, now_us))
+                continue
+            held.phase = _Phase.RUNNING
+            held.run_limit_at_us = now_us + self._times.limit_us(held.read)
+            self._running = held
+            return [*decisions, Run(held.read.batch)]
+        return decisions
+
+    def _run_ended(self, event: RunEnded, now_us: int) -> list[WorkerDecision]:
+        held = self._running
+        assert held is not None, "a run ended that was not asked for"
+        assert held.read.batch == event.batch, "the runner ran another batch"
+        self._running = None
+        if event.run_us:
+            self._times.add(held.read, event.run_us)
+        count = held.read.members
+        outcomes = (
+            event.outcomes * count if len(event.outcomes) == 1 else event.outcomes
+        )
+        assert len(outcomes) == count, "one outcome for all members or one each"
+        held.outcomes = list(outcomes)
+        succeeded = tuple(
+            member
+            for member, outcome in enumerate(outcomes)
+            if outcome.status is MemberStatus.OK
+        )
+        if not succeeded:
+            return [self._done(held, event.outcomes, now_us)]
+        held.phase = _Phase.REPLYING
+        held.pending = set(succeeded)
+        wait_us = (
+            self._limits.result_wait_us
+            if held.read.bulk
+            else self._limits.reply_wait_us
+        )
+        held.replies_by_us = now_us + wait_us
+        return [WriteReplies(event.batch, succeeded)]
+
+    def _replies_ended(self, event: RepliesEnded, now_us: int) -> list[WorkerDecision]:
+        held = self._held.get(event.batch)
+        if held is None or held.phase is not _Phase.REPLYING:
+            return []  # an ack that came after the wait: the retry's reply is second
+        held.pending.difference_update(event.members)
+        if not event.acked:
+            for member in event.members:
+                held.outcomes[member] = UNACKED
+        return [] if held.pending else [self._replied(held, now_us)]
+
+    def _replied(self, held: _Held, now_us: int) -> WriteDone:
+        for member in held.pending:
+            held.outcomes[member] = UNACKED
+        all_ok = all(each.status is MemberStatus.OK for each in held.outcomes)
+        return self._done(held, ALL_OK if all_ok else tuple(held.outcomes), now_us)
+
+    def _done(
+        self, held: _Held, outcomes: tuple[Outcome, ...], now_us: int
+    ) -> WriteDone:
+        assert self._incarnation is not None
+        held.phase = _Phase.DONE
+        held.done_at_us = now_us
+        done = WriteDone(0, self._incarnation, held.read.batch, outcomes)
+        return self._number(done)
+
+    # -- writes
+
+    def _number(self, write: _Numbered) -> _Numbered:
+        self._writes += 1
+        numbered = msgspec.structs.replace(write, write=self._writes)
+        self._written[self._writes] = numbered
+        return numbered
+
+    def _write_ended(self, event: WriteEnded, now_us: int) -> list[WorkerDecision]:
+        write = self._written.pop(event.write, None)
+        if event.offset is not None:
+            self._bus_heard_us = now_us
+        match write:
+            case None:
+                return []  # a refusal
+            case WriteJoin():
+                return self._joined(event.offset)
+            case WriteDone():
+                return self._done_ended(write, event.offset)
+            case WriteReport():
+                return self._report_ended(event, now_us)
+            case WriteLeave():
+                if event.offset is None:
+                    return [self._number(write)]
+                return [Exit(WorkerExit.DRAINED)]
+            case _:
+                assert_never(write)
+
+    def _joined(self, offset: int | None) -> list[WorkerDecision]:
+        if offset is None:
+            return [self._number(WriteJoin(0))]
+        assert self._position is not None
+        self._incarnation = offset
+        return [StartReading(self._position)]
+
+    def _done_ended(self, write: WriteDone, offset: int | None) -> list[WorkerDecision]:
+        if offset is None:
+            return [self._number(write)]
+        del self._held[write.batch]
+        return [Forget(write.batch)]
+
+    def _report_ended(self, event: WriteEnded, now_us: int) -> list[WorkerDecision]:
+        if event.write != self._drain_report:
+            return []  # lost: the former asks again
+        if event.offset is None:
+            return self._drain_reported()
+        self._drain_report = None
+        self._quiet_at_us = now_us + self._limits.leave_quiet_us
+        return []
+
+    # -- ends: W7, the run limit
+
+    @property
+    def _leaving(self) -> bool:
+        return any(isinstance(write, WriteLeave) for write in self._written.values())
+
+    def _drain(self, now_us: int) -> list[WorkerDecision]:
+        if self._draining:
+            return []
+        self._draining = True
+        if self._incarnation is None:
+            return [Exit(WorkerExit.DRAINED)]
+        if self._k is None:
+            # No former has asked yet, so none may send a batch here.
+            self._quiet_at_us = now_us
+            return []
+        return self._drain_reported()
+
+    def _drain_reported(self) -> list[WorkerDecision]:
+        assert self._k is not None
+        report = self._report(self._k)
+        self._drain_report = report.write
+        return [report]
+
+    def _on_time(self, now_us: int) -> list[WorkerDecision]:
+        decisions: list[WorkerDecision] = [
+            self._replied(held, now_us)
+            for held in self._in(_Phase.REPLYING)
+            if now_us >= held.replies_by_us
+        ]
+        running = self._running
+        if running and self._ending_at_us is None and now_us >= running.run_limit_at_us:
+            self._ending_at_us = now_us + self._limits.run_end_wait_us
+            decisions.append(Terminate(running.read.batch))
+        decisions += self._exits(now_us)
+        if self._quiet_at_us is not None and not self._held:
+            decisions += self._leave(now_us)
+        return decisions
+
+    def _leave(self, now_us: int) -> list[WorkerDecision]:
+        assert self._quiet_at_us is not None
+        if now_us < self._quiet_at_us or self._leaving:
+            return []
+        assert self._incarnation is not None
+        self._quiet_at_us = None
+        return [self._number(WriteLeave(0, self._incarnation))]
+
+    def _exits(self, now_us: int) -> list[WorkerDecision]:
+        if self._ending_at_us is not None:
+            told = self._running is None and not (
+                self._in(_Phase.REPLYING) or self._in(_Phase.DONE)
+            )
+            if told or now_us >= self._ending_at_us:
+                return [Exit(WorkerExit.RUN_LIMIT)]
+        # No timer of its own: every acked heartbeat comes by here.
+        bus_lives = (
+            self._bus_heard_us is not None
+            and now_us - self._bus_heard_us <= self._limits.bus_live_us
+        )
+        if bus_lives and any(
+            now_us >= held.done_at_us + self._limits.done_unacked_us
+            for held in self._in(_Phase.DONE)
+        ):
+            return [Exit(WorkerExit.DONE_UNACKED)]
+        return []

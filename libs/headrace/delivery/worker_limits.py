@@ -1,0 +1,67 @@
+"""The limits of one worker process, and how long one of its runs may take."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pydantic import BaseModel, PositiveInt
+
+from headrace.delivery.worker_events import BatchRead
+
+__all__ = ["RunTimes", "WorkerLimits"]
+
+RUN_TIMES_KEPT = 64
+
+
+class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
+    """Limits of one worker process; every duration in microseconds."""
+
+    cap: PositiveInt = 2
+    """Most unfinished batches: one that runs and what lies ready behind it. A batch
+    beyond it is refused, which no former that keeps the protocol will see."""
+
+    reply_wait_us: PositiveInt = 500_000
+    """How long a batch with an ingress waiting waits for the acks of its replies;
+    what is not acked by then is reported so, and run again."""
+
+    result_wait_us: PositiveInt = 30_000_000
+    """The same for a batch of bulk members alone, whom nobody waits for."""
+
+    run_min_us: PositiveInt = 10_000_000
+    run_max_us: PositiveInt = 540_000_000
+    run_factor: PositiveInt = 10
+    """A run is stopped, and the process ends, after ``run_factor`` times the longest
+    of the last runs of that size, within these two."""
+
+    run_end_wait_us: PositiveInt = 5_000_000
+    """How long a stopped run may take to end, and its ``done`` to be acked."""
+
+    done_unacked_us: PositiveInt = 60_000_000
+    """A ``done`` unacked for so long on a live bus: the producer is broken, the
+    process ends."""
+
+    bus_live_us: PositiveInt = 2_000_000
+    """The bus counts as alive for so long after a heartbeat's ack."""
+
+    leave_quiet_us: PositiveInt = 300_000
+    """A draining worker with nothing to do waits for batches that were sent before
+    its report was read: running one is cheaper than its retry elsewhere."""
+
+
+class RunTimes:
+    """How long runs of a size took, for the limit of the next one."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self._limits = limits
+        self._times: dict[tuple[str, str, int], deque[int]] = {}
+
+    def add(self, read: BatchRead, run_us: int) -> None:
+        key = (read.model, read.version, read.padded_rows)
+        times = self._times.setdefault(key, deque(maxlen=RUN_TIMES_KEPT))
+        times.append(run_us)
+
+    def limit_us(self, read: BatchRead) -> int:
+        """Of so few samples the 99th percentile is the longest."""
+        times = self._times.get((read.model, read.version, read.padded_rows), (0,))
+        wanted = self._limits.run_factor * max(times)
+        return min(max(wanted, self._limits.run_min_us), self._limits.run_max_us)
