@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from headrace.errors import BusError
+from headrace.wire import Headers, NewTopic, Record
 
 __all__ = [
     "Admin",
-    "Committed",
     "CommitRefused",
+    "Committed",
     "Delivery",
     "Headers",
     "Leader",
@@ -32,24 +31,10 @@ __all__ = [
     "TopicPartition",
 ]
 
-Headers = Sequence[tuple[str, bytes | None]]
-
 
 class TopicPartition(NamedTuple):
     topic: str
     partition: int
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record as read. ``timestamp_us`` is the broker's append time."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_us: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
 
 
 class Delivery(NamedTuple):
@@ -197,9 +182,3 @@ class Admin(Protocol):
     def partitions(self, topic: str, timeout_s: float) -> int:
         """0: no such topic."""
         ...
-
-
-class NewTopic(NamedTuple):
-    name: str
-    partitions: int
-    config: Mapping[str, str]

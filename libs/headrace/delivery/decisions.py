@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.domain import Dispatch, Reason, ReplyAddress, Source
+from headrace.domain import DeadLetter, Dispatch, Terminal
 
 __all__ = [
     "Alarm",
@@ -114,22 +114,6 @@ class WriteBatch(msgspec.Struct, frozen=True):
     dispatch: Dispatch
 
 
-class Terminal(msgspec.Struct, frozen=True):
-    """The end of one request without a result."""
-
-    id: str
-    tenant: str
-    model: str
-    version: str
-    reply_to: ReplyAddress
-    attempt: int
-    reason: Reason
-    text: str
-    retry_after_us: int | None
-    client_id: str
-    source: Source
-
-
 class WriteReplies(msgspec.Struct, frozen=True):
     """Refusals and errors; the shell groups them by address. The write is acked when
     every record of it is."""
@@ -137,19 +121,6 @@ class WriteReplies(msgspec.Struct, frozen=True):
     write: int
     epoch: int
     terminals: tuple[Terminal, ...]
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """The record at ``source`` is copied with the reason; the shell reads its bytes
-    from where it kept them, or from the log."""
-
-    source: Source
-    id: str
-    tenant: str
-    model: str
-    reason: Reason
-    text: str
-    attempts: int
 
 
 class WriteDeadLetters(msgspec.Struct, frozen=True):

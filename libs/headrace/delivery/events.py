@@ -11,12 +11,20 @@ from enum import StrEnum
 import msgspec
 
 from headrace.domain import (
+    Completion,
+    Done,
+    DoneMember,
+    HeldBatch,
     HopsMeasured,
-    Reason,
-    ReplyAddress,
-    Request,
+    Joined,
+    Left,
+    MemberStatus,
+    Refused,
+    Reported,
+    RequestRead,
+    RequestRejected,
     ServedVersion,
-    Source,
+    StaleWritten,
 )
 
 __all__ = [
@@ -124,27 +132,6 @@ class VersionsChanged(msgspec.Struct, frozen=True):
     served: tuple[ServedVersion, ...]
 
 
-class RequestRead(msgspec.Struct, frozen=True, gc=False):
-    """A request record, decoded. ``overdue``: D2, expired on arrival."""
-
-    request: Request
-    overdue: bool = False
-
-
-class RequestRejected(msgspec.Struct, frozen=True):
-    """A record that can never run: undecodable, unknown version or schema, bad
-    address. ``reply_to`` None: there is nobody to tell; the dead letter stays."""
-
-    source: Source
-    id: str
-    tenant: str
-    model: str
-    reply_to: ReplyAddress | None
-    reason: Reason
-    text: str
-    client_id: str = ""
-
-
 class SlotHeard(msgspec.Struct, frozen=True):
     """A worker's heartbeat of this lane, appended at ``log_us``."""
 
@@ -161,79 +148,6 @@ class StatusAdvanced(msgspec.Struct, frozen=True):
 
 class OwnHeartbeatRead(msgspec.Struct, frozen=True):
     """Our own heartbeat came back through the log (D4)."""
-
-
-class Joined(msgspec.Struct, frozen=True):
-    slot: int
-    previous_exit: str
-
-
-class HeldBatch(msgspec.Struct, frozen=True):
-    batch: str
-    members: tuple[Source, ...]
-
-
-class Reported(msgspec.Struct, frozen=True):
-    slot: int
-    incarnation: int
-    epoch: int
-    former: str
-    k: int
-    draining: bool
-    models: frozenset[str]
-    held: tuple[HeldBatch, ...]
-
-
-class MemberStatus(StrEnum):
-    OK = "ok"
-    UNACKED = "unacked"
-    RETRY = "retry"
-    FINAL = "final"
-
-
-class DoneMember(msgspec.Struct, frozen=True, gc=False):
-    source: Source
-    id: str
-    status: MemberStatus
-    reason: str
-    text: str
-
-
-class Done(msgspec.Struct, frozen=True):
-    batch: str
-    slot: int
-    incarnation: int
-    rows: int
-    wait_us: int
-    run_us: int
-    members: tuple[DoneMember, ...]
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A worker refused a batch (``batch``) or a sync (``k``) without taking it."""
-
-    batch: str
-    k: int
-    slot: int
-    incarnation: int
-    reason: str
-    epoch_seen: int
-
-
-class Left(msgspec.Struct, frozen=True):
-    slot: int
-    incarnation: int
-
-
-class StaleWritten(msgspec.Struct, frozen=True):
-    """Ranges that a former ended without a reply; first and last are inclusive."""
-
-    topic: str
-    partition: int
-    ranges: tuple[tuple[int, int], ...]
-
-
-Completion = Joined | Reported | Done | Refused | Left | StaleWritten
 
 
 class Completed(msgspec.Struct, frozen=True):

@@ -1,5 +1,17 @@
 """The words that every part shares: frozen values without behaviour that fails late."""
 
+from headrace.domain.completion import (
+    Completion,
+    Done,
+    DoneMember,
+    HeldBatch,
+    Joined,
+    Left,
+    MemberStatus,
+    Refused,
+    Reported,
+    StaleWritten,
+)
 from headrace.domain.dispatch import (
     Arrived,
     BatchEnded,
@@ -16,6 +28,12 @@ from headrace.domain.dispatch import (
     Withdrawn,
 )
 from headrace.domain.model import BATCH_AXIS_NONE, ModelState, Padding, ServedVersion
+from headrace.domain.outcome import (
+    DeadLetter,
+    RequestRead,
+    RequestRejected,
+    Terminal,
+)
 from headrace.domain.reason import HTTP_STATUS, RETRY_AFTER, Reason
 from headrace.domain.request import Priority, ReplyAddress, Request, Source
 from headrace.domain.tensor import VARIABLE, Datatype, Signature, Tensor, TensorSpec
@@ -27,26 +45,40 @@ __all__ = [
     "VARIABLE",
     "Arrived",
     "BatchEnded",
+    "Completion",
     "Datatype",
+    "DeadLetter",
     "Dispatch",
+    "Done",
+    "DoneMember",
     "Event",
+    "HeldBatch",
     "HopsMeasured",
+    "Joined",
+    "Left",
+    "MemberStatus",
     "ModelState",
     "Padding",
     "Priority",
     "Reason",
     "Refuse",
+    "Refused",
     "ReleaseReason",
     "ReplyAddress",
+    "Reported",
     "Request",
+    "RequestRead",
+    "RequestRejected",
     "Scheduler",
     "SchedulerDecision",
     "ServedVersion",
     "Signature",
     "SlotChanged",
     "Source",
+    "StaleWritten",
     "Tensor",
     "TensorSpec",
+    "Terminal",
     "Ticked",
     "VersionChanged",
     "Withdrawn",
