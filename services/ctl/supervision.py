@@ -1,0 +1,316 @@
+"""When a child process is started, restarted, asked to end and killed.
+
+Pure: the supervisor's shell reports what happened and carries out what follows.
+
+A child that dies is started again: at once when it had lived a while, was killed from
+outside or ended by itself without an error; later and later when it fails soon after
+its start. A child that Kafka has fenced waits until the session of its twin has
+passed. The stop is in stages, each with its patience: who takes requests in first,
+the log last, so that what was accepted is answered.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import NamedTuple, assert_never
+
+__all__ = [
+    "Child",
+    "Decision",
+    "Event",
+    "Exited",
+    "Finished",
+    "Kill",
+    "RestartLater",
+    "RestartPolicy",
+    "Service",
+    "Start",
+    "StopAsked",
+    "Supervision",
+    "Terminate",
+    "Ticked",
+    "exit_cause",
+]
+
+
+class Service(StrEnum):
+    """What a child runs; the value names its module and stands in every document."""
+
+    KAFKA = "kafka"
+    BATCH_FORMER = "batch_former"
+    GPU_WORKER = "gpu_worker"
+    INGRESS = "ingress"
+
+
+def exit_cause(status: int | None) -> str:
+    """How a process ended, as a worker repeats it when it joins: ``exit:<code>``,
+    ``signal:<name>``, or nothing for a first start."""
+    if status is None:
+        return ""
+    if status >= 0:
+        return f"exit:{status}"
+    try:
+        return f"signal:{signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal:{-status}"
+
+
+class Child(NamedTuple):
+    """One place for a process, kept over restarts."""
+
+    service: Service
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.service.replace('_', '-')}.{self.slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """Delays in µs; defaults are those of the platform."""
+
+    stable_us: int = 5_000_000
+    """A child that lived this long has started well: its failures are forgotten."""
+
+    delay_first_us: int = 250_000
+    """Before the restart after the first failure; doubled by each further one."""
+
+    delay_max_us: int = 10_000_000
+    fenced_us: int = 6_000_000
+    """Twice the session of a static group member on our broker."""
+
+    fenced_statuses: frozenset[int] = frozenset({76, 77})
+    patience_us: tuple[tuple[Service, int], ...] = (
+        (Service.INGRESS, 6_000_000),
+        (Service.BATCH_FORMER, 3_000_000),
+        (Service.GPU_WORKER, 5_000_000),
+        (Service.KAFKA, 4_000_000),
+    )
+    """The stages of a stop, in order: how long each may take before SIGKILL. Their
+    sum stays below the 20 s in which ``headrace up`` promises to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """A child's process has ended and is reaped. ``status`` is its exit status, or
+    minus the signal; ``jitter_us`` keeps fenced twins from returning in step."""
+
+    child: Child
+    status: int
+    jitter_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The operator wants the end; the second time: at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Nothing but time has passed."""
+
+
+Event = Exited | StopAsked | Ticked
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a process for ``child``; ``previous_status`` is how the last one ended."""
+
+    child: Child
+    previous_status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLater:
+    """Tell the operator: the child failed, and waits before it is started again."""
+
+    child: Child
+    status: int
+    delay_us: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Ask the child to drain and end."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the child's process without asking."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Every child has ended after a stop."""
+
+
+Decision = Start | RestartLater | Terminate | Kill | Finished
+
+
+class _State(StrEnum):
+    RUNNING = auto()
+    WAITING = auto()
+    GONE = auto()
+
+
+@dataclass(slots=True)
+class _Place:
+    state: _State
+    started_us: int
+    failures: int = 0
+    status: int | None = None
+    start_at_us: int | None = None
+
+
+@dataclass(slots=True)
+class _Stop:
+    """The stage that is being ended; ``stages`` are those still to come."""
+
+    stages: list[tuple[Service, int]]
+    deadline_us: int | None = None
+    current: Service | None = None
+    killed: set[Child] = field(default_factory=set)
+    finished: bool = False
+
+
+class Supervision:
+    """Decides for one set of children; all of them start as ``begin`` says."""
+
+    def __init__(self, children: Sequence[Child], policy: RestartPolicy) -> None:
+        self._policy = policy
+        self._children = tuple(children)
+        self._places: dict[Child, _Place] = {}
+        self._stop: _Stop | None = None
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop is not None
+
+    def begin(self, now_us: int) -> list[Decision]:
+        """Start every child, in the order given."""
+        self._places = {
+            child: _Place(_State.RUNNING, started_us=now_us) for child in self._children
+        }
+        return [Start(child, None) for child in self._children]
+
+    def handle(self, event: Event, now_us: int) -> list[Decision]:
+        """Take in one event and say what follows from it now."""
+        decisions: list[Decision] = []
+        match event:
+            case Exited():
+                decisions += self._exited(event, now_us)
+            case StopAsked():
+                decisions += self._stop_asked()
+            case Ticked():
+                pass
+            case _:
+                assert_never(event)
+        if self._stop is None:
+            return decisions + self._due(now_us)
+        return decisions + self._advance(self._stop, now_us)
+
+    def wakeup_at_us(self) -> int | None:
+        """The next instant at which ``Ticked`` can change anything."""
+        if self._stop is not None:
+            return self._stop.deadline_us
+        starts = [
+            place.start_at_us
+            for place in self._places.values()
+            if place.start_at_us is not None
+        ]
+        return min(starts, default=None)
+
+    def _exited(self, event: Exited, now_us: int) -> list[Decision]:
+        place = self._places[event.child]
+        if self._stop is not None:
+            place.state = _State.GONE
+            return []
+        if now_us - place.started_us >= self._policy.stable_us:
+            place.failures = 0
+        place.status = event.status
+        place.state = _State.WAITING
+        delay_us = self._delay_us(place, event)
+        place.start_at_us = now_us + delay_us
+        if delay_us == 0:
+            return []
+        return [RestartLater(event.child, event.status, delay_us, place.failures)]
+
+    def _delay_us(self, place: _Place, event: Exited) -> int:
+        if event.status in self._policy.fenced_statuses:
+            return self._policy.fenced_us + event.jitter_us
+        if event.status in _NOT_ITS_FAULT:
+            return 0
+        place.failures += 1
+        delay_us = self._policy.delay_first_us << min(place.failures - 1, 20)
+        return min(delay_us, self._policy.delay_max_us)
+
+    def _due(self, now_us: int) -> list[Decision]:
+        decisions: list[Decision] = []
+        for child, place in self._places.items():
+            if place.start_at_us is not None and place.start_at_us <= now_us:
+                place.start_at_us = None
+                place.started_us = now_us
+                place.state = _State.RUNNING
+                decisions.append(Start(child, place.status))
+        return decisions
+
+    def _stop_asked(self) -> list[Decision]:
+        if self._stop is None:
+            self._stop = _Stop(list(self._policy.patience_us))
+            for place in self._places.values():
+                place.start_at_us = None
+                if place.state is _State.WAITING:
+                    place.state = _State.GONE
+            return []
+        return self._kill(self._stop, list(self._places))
+
+    def _kill(self, stop: _Stop, children: Sequence[Child]) -> list[Decision]:
+        decisions: list[Decision] = []
+        for child in children:
+            running = self._places[child].state is _State.RUNNING
+            if running and child not in stop.killed:
+                stop.killed.add(child)
+                decisions.append(Kill(child))
+        return decisions
+
+    def _advance(self, stop: _Stop, now_us: int) -> list[Decision]:
+        """Go on to the next stage once nothing of the current one runs."""
+        decisions: list[Decision] = []
+        while not (running := self._running(stop.current)):
+            if not stop.stages:
+                stop.deadline_us = None
+                if stop.finished:
+                    return []
+                stop.finished = True
+                return [Finished()]
+            stop.current, patience_us = stop.stages.pop(0)
+            stop.deadline_us = now_us + patience_us
+            decisions += [
+                Terminate(child)
+                for child in self._running(stop.current)
+                if child not in stop.killed
+            ]
+        if stop.deadline_us is not None and stop.deadline_us <= now_us:
+            stop.deadline_us = None
+            decisions += self._kill(stop, running)
+        return decisions
+
+    def _running(self, service: Service | None) -> list[Child]:
+        return [
+            child
+            for child, place in self._places.items()
+            if child.service is service and place.state is _State.RUNNING
+        ]
+
+
+# Ended from outside, or drained because someone asked it to.
+_NOT_ITS_FAULT = frozenset({0, -signal.SIGKILL, -signal.SIGTERM})
