@@ -1,0 +1,26 @@
+"""One Apache Kafka for the whole run; tests keep apart by the names of their topics."""
+
+import os
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from headrace.embedded import EmbeddedKafka, KafkaSettings
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[str]:
+    """The bootstrap address of a running broker, started when first asked for."""
+    elsewhere = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if elsewhere:
+        yield elsewhere
+        return
+    with EmbeddedKafka(KafkaSettings(), say=print) as running:
+        yield running.bootstrap_servers
+
+
+@pytest.fixture
+def prefix() -> str:
+    """The beginning of this test's topic and group names, unlike all others."""
+    return f"t{uuid4().hex[:10]}."
