@@ -191,6 +191,8 @@ class World:
                     assert child not in self.running
                     assert not self.supervision.stopping
                     self.running.add(child)
+                case RestartLater(child):
+                    assert child not in self.running
                 case Terminate(child) | Kill(child):
                     assert child in self.running
                 case Finished():
