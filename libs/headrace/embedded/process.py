@@ -75,13 +75,14 @@ class TiedProcess:
 
     def stop(self, patience_s: float) -> int:
         """Ask it to end, and kill it if it has not after ``patience_s``."""
-        self._send(signal.SIGTERM)
+        self.send(signal.SIGTERM)
         if self.wait(patience_s) is None:
-            self._send(signal.SIGKILL)
+            self.send(signal.SIGKILL)
             self._ended.wait()
         return self._process.returncode
 
-    def _send(self, signal_number: signal.Signals) -> None:
+    def send(self, signal_number: signal.Signals) -> None:
+        """Send a signal; nothing happens when it has ended."""
         if not self._ended.is_set():
             self._process.send_signal(signal_number)
 
