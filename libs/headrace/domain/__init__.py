@@ -27,6 +27,12 @@ from headrace.domain.dispatch import (
     VersionChanged,
     Withdrawn,
 )
+from headrace.domain.manifest import (
+    ROWS_MAX,
+    Manifest,
+    PaddingManifest,
+    SimulatedInput,
+)
 from headrace.domain.model import BATCH_AXIS_NONE, ModelState, Padding, ServedVersion
 from headrace.domain.outcome import (
     DeadLetter,
@@ -42,6 +48,7 @@ __all__ = [
     "BATCH_AXIS_NONE",
     "HTTP_STATUS",
     "RETRY_AFTER",
+    "ROWS_MAX",
     "VARIABLE",
     "Arrived",
     "BatchEnded",
@@ -54,11 +61,13 @@ __all__ = [
     "Event",
     "HeldBatch",
     "HopsMeasured",
+    "Manifest",
     "Joined",
     "Left",
     "MemberStatus",
     "ModelState",
     "Padding",
+    "PaddingManifest",
     "Priority",
     "Reason",
     "Refuse",
@@ -73,6 +82,7 @@ __all__ = [
     "SchedulerDecision",
     "ServedVersion",
     "Signature",
+    "SimulatedInput",
     "SlotChanged",
     "Source",
     "StaleWritten",

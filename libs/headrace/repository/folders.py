@@ -1,0 +1,186 @@
+"""The model repository's folder in Triton's layout: ``<model>/<version>/<files>``.
+
+Reads names, sizes and times of files, and nothing that lies outside the folder: what
+a symbolic link out of a version folder points to is never opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.errors import ModelRefused, RequestError, SetupError
+from headrace.wire.topics import checked_name
+
+__all__ = [
+    "FileFacts",
+    "Fingerprint",
+    "Scan",
+    "VersionKey",
+    "content_sha256",
+    "scan_folder",
+    "version_folder",
+]
+
+VERSION_PATTERN = re.compile(r"0*[1-9][0-9]{0,17}")
+"""A version is a number from 1, of so many digits that it fits 64 bits."""
+
+FILES_MAX = 1024
+"""A version folder with more files is refused."""
+
+_CHUNK_BYTES = 1 << 20
+
+
+class VersionKey(NamedTuple):
+    model: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.model}/{self.version}"
+
+
+class FileFacts(NamedTuple):
+    path: str
+    """Relative to the version folder."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+class Fingerprint(NamedTuple):
+    """What tells two states of a version folder apart without reading its files."""
+
+    files: tuple[FileFacts, ...]
+    problem: str
+    """Why the folder may not be read; empty: it may."""
+
+
+class Scan(NamedTuple):
+    versions: dict[VersionKey, Fingerprint]
+    strange: tuple[str, ...]
+    """One sentence for each folder whose name cannot be served."""
+
+
+def version_folder(root: Path, key: VersionKey) -> Path:
+    return root / key.model / key.version
+
+
+def scan_folder(root: Path) -> Scan:
+    """Every version folder below ``root`` as it is now.
+
+    Raises :class:`headrace.errors.SetupError` when ``root`` cannot be listed, so
+    that an unmounted repository does not look like one without models.
+    """
+    versions: dict[VersionKey, Fingerprint] = {}
+    strange: list[str] = []
+    try:
+        models = _folders(root)
+    except OSError as error:
+        raise SetupError(
+            f"the model repository cannot be read: {error.strerror}; create the "
+            "folder or name another one"
+        ) from error
+    for model in models:
+        try:
+            name = checked_name("model", model.name)
+            children = _folders(Path(model))
+        except RequestError as error:
+            strange.append(str(error))
+            continue
+        except OSError:
+            continue  # removed while we looked
+        for child in children:
+            if VERSION_PATTERN.fullmatch(child.name):
+                key = VersionKey(name, child.name)
+                links = model.is_symlink() or child.is_symlink()
+                versions[key] = _fingerprint(Path(child), is_link=links)
+            else:
+                strange.append(
+                    f"version name {child.name[:120]!r} of model {name!r} is not "
+                    "allowed: it must be a number from 1"
+                )
+    return Scan(versions, tuple(strange))
+
+
+def content_sha256(root: Path, key: VersionKey, fingerprint: Fingerprint) -> str:
+    """Of names and contents of the version folder's files, as hexadecimal digits.
+
+    Raises :class:`headrace.errors.ModelRefused` when a file is not there any more.
+    """
+    folder = version_folder(root, key)
+    digest = hashlib.sha256()
+    try:
+        for facts in fingerprint.files:
+            digest.update(f"{facts.path}\0{facts.size}\0".encode())
+            with (folder / facts.path).open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+    except OSError as error:
+        raise ModelRefused(
+            f"a file of the version folder cannot be read: {error.strerror}"
+        ) from error
+    return digest.hexdigest()
+
+
+def _folders(path: Path) -> list[os.DirEntry[str]]:
+    """Sub-folders, links to folders among them; hidden ones are an editor's or a
+    mount's business."""
+    with os.scandir(path) as entries:
+        found = [
+            entry
+            for entry in entries
+            if not entry.name.startswith(".")
+            and (entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+        ]
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _fingerprint(folder: Path, *, is_link: bool) -> Fingerprint:
+    if is_link:
+        return Fingerprint((), "the version folder is a symbolic link; put a folder")
+    files: list[FileFacts] = []
+    try:
+        for path in _walk(folder):
+            facts = path.stat()
+            if not stat.S_ISREG(facts.st_mode):
+                return Fingerprint((), f"{path.name!r} is not a regular file")
+            files.append(
+                FileFacts(
+                    str(path.relative_to(folder)),
+                    facts.st_size,
+                    facts.st_mtime_ns,
+                    facts.st_ino,
+                )
+            )
+            if len(files) > FILES_MAX:
+                return Fingerprint((), f"it holds more than {FILES_MAX} files")
+    except ModelRefused as error:
+        return Fingerprint((), str(error))
+    except OSError as error:
+        return Fingerprint(tuple(files), f"it cannot be read: {error.strerror}")
+    return Fingerprint(tuple(sorted(files)), "")
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    inside = folder.resolve()
+    for place, folders, names in os.walk(folder, onerror=_raise):
+        for name in [*folders, *names]:
+            path = Path(place, name)
+            if not path.is_symlink():
+                continue
+            if name in folders or not path.resolve().is_relative_to(inside):
+                raise ModelRefused(
+                    f"{name!r} is a symbolic link out of the version folder or to a "
+                    "folder; put the files themselves"
+                )
+        yield from (Path(place, name) for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error

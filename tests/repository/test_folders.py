@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import SetupError
+from headrace.repository import VersionKey, content_sha256, scan_folder
+from tests.models.folders import put_version
+
+KEY = VersionKey("addsub", "1")
+
+
+def test_versions_are_found_and_what_is_not_one_is_named(tmp_path: Path) -> None:
+    put_version(tmp_path, "addsub", "1", b"a")
+    put_version(tmp_path, "addsub", "12", b"b")
+    put_version(tmp_path, "stats", "1", b"c")
+    put_version(tmp_path, "my.model", "1", b"c")
+    put_version(tmp_path, ".git", "1", b"c")
+    (tmp_path / "addsub" / "0").mkdir()
+    (tmp_path / "addsub" / "latest").mkdir()
+    (tmp_path / "addsub" / "config.pbtxt").touch()
+    (tmp_path / "README").touch()
+
+    scan = scan_folder(tmp_path)
+
+    assert sorted(scan.versions) == [KEY, VersionKey("addsub", "12")]
+    assert len(scan.strange) == 4
+    assert "model name 'stats' is reserved" in scan.strange
+    assert any("'my.model'" in each for each in scan.strange)
+    assert any("'latest'" in each for each in scan.strange)
+
+
+def test_a_repository_that_cannot_be_listed_is_an_error_not_an_empty_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SetupError, match="No such file or directory"):
+        scan_folder(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("target", ["/etc/hosts", "../../../outside"])
+def test_a_link_out_of_the_version_folder_is_a_problem(
+    tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "outside").write_text("secret")
+    folder = put_version(tmp_path / "models", "addsub", "1", b"a")
+    (folder / "weights.bin").symlink_to(target)
+
+    fingerprint = scan_folder(tmp_path / "models").versions[KEY]
+
+    assert "'weights.bin' is a symbolic link out of" in fingerprint.problem
+
+
+def test_a_link_inside_the_version_folder_is_fine(tmp_path: Path) -> None:
+    folder = put_version(tmp_path, "addsub", "1", b"a")
+    (folder / "alias.bin").symlink_to("model.onnx")
+
+    assert scan_folder(tmp_path).versions[KEY].problem == ""
+
+
+@pytest.mark.parametrize("link", ["model", "version"])
+def test_a_linked_model_or_version_folder_is_a_problem(
+    tmp_path: Path, link: str
+) -> None:
+    elsewhere = put_version(tmp_path / "elsewhere", "addsub", "1", b"a")
+    models = tmp_path / "models"
+    models.mkdir()
+    if link == "model":
+        (models / "addsub").symlink_to(elsewhere.parent)
+    else:
+        (models / "addsub").mkdir()
+        (models / "addsub" / "1").symlink_to(elsewhere)
+
+    assert "symbolic link" in scan_folder(models).versions[KEY].problem
+
+
+def test_a_pipe_in_a_version_folder_is_a_problem_and_never_opened(
+    tmp_path: Path,
+) -> None:
+    folder = put_version(tmp_path, "addsub", "1", b"a")
+    os.mkfifo(folder / "pipe")
+
+    assert "not a regular file" in scan_folder(tmp_path).versions[KEY].problem
+
+
+def test_the_digest_covers_names_and_contents_and_not_times(tmp_path: Path) -> None:
+    folder = put_version(tmp_path, "addsub", "1", b"a", "max_batch = 2")
+
+    def digest() -> str:
+        return content_sha256(tmp_path, KEY, scan_folder(tmp_path).versions[KEY])
+
+    first = digest()
+    os.utime(folder / "model.onnx", (1, 1))
+    touched = digest()
+    (folder / "model.toml").write_text("max_batch = 3")
+    edited = digest()
+    (folder / "model.toml").rename(folder / "other.toml")
+    renamed = digest()
+
+    assert len(first) == 64
+    assert touched == first
+    assert len({first, edited, renamed}) == 3
