@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.embedded import EmbeddedKafka, KafkaSettings, storage
 from headrace.embedded.broker import _new_cluster_id
@@ -36,15 +37,11 @@ def address(bootstrap_servers: str) -> tuple[str, int]:
 
 
 def topics(bootstrap_servers: str) -> set[str]:
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - heavy, used here
-
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     return set(admin.list_topics(timeout=10).topics)
 
 
 def create_topic(bootstrap_servers: str, name: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415
-
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
 

@@ -122,9 +122,8 @@ def _fetch_all(
 def _context(
     repo_cache: Path, repositories: Mapping[str, str] | None
 ) -> "MavenContext":
-    # Half a second that only the first start on a machine has to spend.
-    from jgo.config import GlobalSettings  # noqa: PLC0415
-    from jgo.maven import MavenContext  # noqa: PLC0415
+    from jgo.config import GlobalSettings  # noqa: PLC0415 - 0.5 s, first start alone
+    from jgo.maven import MavenContext  # noqa: PLC0415 - the same
 
     remote = dict(repositories or GlobalSettings.load().repositories)
     return MavenContext(
@@ -171,7 +170,7 @@ def _sha256(path: Path) -> str:
 
 
 def _resolve_list() -> str:
-    from jgo.maven import Dependency  # noqa: PLC0415
+    from jgo.maven import Dependency  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
         context = _context(Path(folder), None)
