@@ -8,7 +8,7 @@ import psutil
 
 from headrace.errors import SetupError
 
-__all__ = ["check_free", "free_port"]
+__all__ = ["check_free", "free_port", "holder_of"]
 
 # Below the range from which the kernel takes the ports of outgoing connections, so
 # that a chosen port is still free when the broker binds it.
@@ -31,7 +31,7 @@ def check_free(host: str, port: int) -> None:
     """Raise SetupError if a process listens on ``port``, naming it where we may."""
     if not _is_free(host, port):
         raise SetupError(
-            f"Port {port} is taken{_by_whom(port)}: stop what listens there, or "
+            f"Port {port} is taken{holder_of(port)}: stop what listens there, or "
             f"choose another port with --kafka-port."
         )
 
@@ -47,7 +47,8 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def _by_whom(port: int) -> str:
+def holder_of(port: int) -> str:
+    """Words to follow "taken": which process listens there, as far as we may see."""
     with suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN
