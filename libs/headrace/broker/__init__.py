@@ -1,0 +1,47 @@
+"""Apache Kafka behind the verbs of :mod:`headrace.broker.interface`."""
+
+from headrace.broker.admin import KafkaAdmin
+from headrace.broker.connection import KafkaConnection
+from headrace.broker.interface import (
+    Admin,
+    CommitRefused,
+    Committed,
+    Delivery,
+    Headers,
+    Leader,
+    LeaderListener,
+    LogRange,
+    NewTopic,
+    Producer,
+    Reader,
+    Record,
+    TopicPartition,
+)
+from headrace.broker.leader import KafkaLeader, LeaderSettings
+from headrace.broker.producer import Compression, KafkaProducer, ProducerSettings
+from headrace.broker.reader import KafkaReader, ReaderSettings
+
+__all__ = [
+    "Admin",
+    "CommitRefused",
+    "Committed",
+    "Compression",
+    "Delivery",
+    "Headers",
+    "KafkaAdmin",
+    "KafkaConnection",
+    "KafkaLeader",
+    "KafkaProducer",
+    "KafkaReader",
+    "Leader",
+    "LeaderListener",
+    "LeaderSettings",
+    "LogRange",
+    "NewTopic",
+    "Producer",
+    "ProducerSettings",
+    "Reader",
+    "ReaderSettings",
+    "Record",
+    "TopicPartition",
+]

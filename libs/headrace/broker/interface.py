@@ -3,7 +3,7 @@
 Two tenants: Apache Kafka (:mod:`headrace.broker.kafka`) and the broker in memory
 (:class:`headrace.testing.MemoryBroker`); one contract suite holds both. Every call
 blocks at most as long as its ``timeout_s``; none is safe on an event loop except
-``produce``.
+``produce``. All calls of one reader, and of one leader, are made by one thread.
 """
 
 from __future__ import annotations
@@ -123,6 +123,12 @@ class Reader(Protocol):
 
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange: ...
 
+    def log_ranges(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, LogRange]:
+        """Those of many partitions, at the price of one."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -132,7 +138,9 @@ class LeaderListener(Protocol):
     def on_assign(self, lanes: Sequence[int]) -> None: ...
 
     def on_revoke(self, lanes: Sequence[int]) -> None:
-        """The lanes may still be committed until this returns."""
+        """The lanes may still be committed until this returns, by
+        :meth:`Leader.commit` alone: the group goes on after it on the same
+        connection."""
         ...
 
     def on_lost(self, lanes: Sequence[int]) -> None: ...
@@ -152,14 +160,15 @@ class Leader(Protocol):
         offsets: Mapping[TopicPartition, Committed],
         on_done: Callable[[CommitRefused | None], None],
     ) -> None:
-        """Send one commit; ``on_done`` runs inside a later :meth:`poll`, with None
-        when it was accepted."""
+        """Send one commit; ``on_done`` runs inside a later :meth:`poll` or
+        :meth:`commit_now`, with None when it was accepted."""
         ...
 
     def commit_now(
         self, offsets: Mapping[TopicPartition, Committed], timeout_s: float
     ) -> CommitRefused | None:
-        """As :meth:`commit`, waiting for the answer; None: accepted."""
+        """As :meth:`commit`, waiting for the answer; None: accepted. It serves the
+        group meanwhile, so the listener may be called; a listener may not call it."""
         ...
 
     def committed(

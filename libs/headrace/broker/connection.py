@@ -1,0 +1,84 @@
+"""How every client of Apache Kafka reaches the cluster, and what its errors mean."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.errors import BusError, BusTimeout
+
+__all__ = [
+    "FRAMING_BYTES",
+    "KafkaConnection",
+    "bus_error",
+    "error_of",
+    "ignore_brokers_away",
+]
+
+_LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
+
+FRAMING_BYTES: Final = 1024 * 1024
+"""Room for headers and envelopes above ``batch_bytes_max``; the broker's
+``message.max.bytes`` has the same."""
+
+_OUTCOME_UNKNOWN: Final = frozenset(
+    {
+        "_MSG_TIMED_OUT",
+        "_TIMED_OUT",
+        "_TIMED_OUT_QUEUE",
+        "_WAIT_COORD",
+        "REQUEST_TIMED_OUT",
+    }
+)
+
+
+class KafkaConnection(NamedTuple):
+    """One cluster, seen from one process. ``client_id`` stands in the broker's
+    logs and quotas."""
+
+    bootstrap_servers: str
+    client_id: str
+    batch_bytes_max: int = 16 * 1024 * 1024
+
+    def config(self) -> dict[str, Any]:
+        """What all clients share. Reconnects and retries are quick, since a request
+        that waits for the default back-off has lost its deadline."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "socket.keepalive.enable": True,
+            "socket.connection.setup.timeout.ms": 5000,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 1000,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 200,
+            "topic.metadata.refresh.interval.ms": 60_000,
+            "error_cb": ignore_brokers_away,
+            "logger": _LIBRARY_LOG,
+        }
+
+
+def ignore_brokers_away(error: KafkaError) -> None:
+    """The client's global events. A broker that is away is no event of ours: the
+    client reconnects, and what waits for it times out under its own name."""
+    if error.name() not in {
+        "_ALL_BROKERS_DOWN",
+        "_TRANSPORT",
+        "_RESOLVE",
+    }:
+        _LIBRARY_LOG.warning("%s: %s", error.name(), error.str())
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """The code inside an exception of the client."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def bus_error(error: KafkaError, doing: str) -> BusError:
+    """The product's error for one of Kafka; ``doing`` names the operation."""
+    kind = BusTimeout if error.name() in _OUTCOME_UNKNOWN else BusError
+    return kind(f"{doing}: {error.str()} ({error.name()})", code=error.name())

@@ -1,0 +1,127 @@
+"""Writing to Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.broker.connection import (
+    FRAMING_BYTES,
+    KafkaConnection,
+    bus_error,
+    error_of,
+)
+from headrace.broker.interface import Delivery, Headers
+from headrace.errors import BusFull
+
+__all__ = ["Compression", "KafkaProducer", "ProducerSettings"]
+
+
+class Compression(StrEnum):
+    """Worth its time for token ids and JSON; float tensors do not shrink."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class ProducerSettings(NamedTuple):
+    """One producer's trade between delay and the number of Kafka requests.
+
+    ``linger_ms``: how long a record waits for company. ``timeout_ms``: after that
+    long without an ack a record's outcome is unknown (``BusTimeout``).
+    ``queue_records_max`` and ``queue_bytes_max``: what waits for acks at most;
+    beyond, ``produce`` raises ``BusFull``.
+    """
+
+    linger_ms: float = 0
+    timeout_ms: int = 2000
+    compression: Compression = Compression.NONE
+    queue_records_max: int = 50_000
+    queue_bytes_max: int = 64 * 1024 * 1024
+
+
+class KafkaProducer:
+    """An idempotent producer (:class:`headrace.broker.Producer`), acks from all.
+
+    ``produce`` and ``poll`` may be called from different threads.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        settings: ProducerSettings = ProducerSettings(),  # noqa: B008 - immutable
+    ) -> None:
+        self._client = confluent_kafka.Producer(
+            connection.config()
+            | {
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": settings.linger_ms,
+                "message.timeout.ms": settings.timeout_ms,
+                "request.timeout.ms": max(settings.timeout_ms * 3 // 4, 500),
+                "compression.type": settings.compression.value,
+                "message.max.bytes": connection.batch_bytes_max + FRAMING_BYTES,
+                "queue.buffering.max.messages": settings.queue_records_max,
+                "queue.buffering.max.kbytes": settings.queue_bytes_max // 1024,
+            }
+        )
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        """As :meth:`headrace.broker.Producer.produce`."""
+        try:
+            self._client.produce(
+                topic,
+                value,
+                key,
+                partition,
+                None if on_delivery is None else _report_to(on_delivery),
+                headers=headers if isinstance(headers, list) else list(headers),
+            )
+        except BufferError as error:
+            raise BusFull(
+                f"the queue of records to {topic} is full", code="_QUEUE_FULL"
+            ) from error
+        except KafkaException as error:
+            raise bus_error(
+                error_of(error), f"produce to {topic} [{partition}]"
+            ) from error
+
+    def poll(self, timeout_s: float) -> int:
+        return self._client.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> int:
+        return self._client.flush(timeout_s)
+
+
+def _report_to(
+    on_delivery: Callable[[Delivery], None],
+) -> Callable[[KafkaError | None, confluent_kafka.Message], None]:
+    def report(error: KafkaError | None, record: confluent_kafka.Message) -> None:
+        topic, partition = record.topic(), record.partition()
+        assert topic is not None
+        assert partition is not None
+        if error is not None:
+            failure = bus_error(error, f"produce to {topic} [{partition}]")
+            on_delivery(Delivery(topic, partition, -1, 0, failure))
+            return
+        offset = record.offset()
+        assert offset is not None
+        on_delivery(
+            Delivery(topic, partition, offset, record.timestamp()[1] * 1000, None)
+        )
+
+    return report

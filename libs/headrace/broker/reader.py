@@ -1,0 +1,194 @@
+"""Reading from Apache Kafka at positions that the caller chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
+
+from headrace.broker.connection import (
+    FRAMING_BYTES,
+    KafkaConnection,
+    bus_error,
+    error_of,
+)
+from headrace.broker.interface import LogRange, Record, TopicPartition
+from headrace.errors import BusError, OffsetOutOfRange
+
+__all__ = ["KafkaReader", "ReaderSettings"]
+
+
+class ReaderSettings(NamedTuple):
+    """How far a reader reads ahead of its caller.
+
+    ``fetch_wait_ms`` bounds how long a partition that was just assigned waits for
+    the fetch under way; a waiting fetch is answered at once when data arrives.
+    ``queue_records_min`` and ``queue_bytes_max`` bound what lies in memory unread.
+    """
+
+    fetch_wait_ms: int = 100
+    fetch_bytes: int = 256 * 1024
+    queue_records_min: int = 1000
+    queue_bytes_max: int = 64 * 1024 * 1024
+
+
+class KafkaReader:
+    """A group-less reader (:class:`headrace.broker.Reader`).
+
+    One thread makes all its calls: the client serialises its callers unfairly, and a
+    call beside a thread that polls in a loop waits for seconds (measured).
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        settings: ReaderSettings = ReaderSettings(),  # noqa: B008 - immutable
+    ) -> None:
+        self._client = confluent_kafka.Consumer(
+            connection.config()
+            | {
+                # Never joined and never committed to; the client wants a name.
+                "group.id": f"{connection.client_id}.reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_uncommitted",
+                "check.crcs": True,
+                "fetch.min.bytes": 1,
+                "fetch.wait.max.ms": settings.fetch_wait_ms,
+                "fetch.error.backoff.ms": 50,
+                "fetch.queue.backoff.ms": 5,
+                "fetch.message.max.bytes": settings.fetch_bytes,
+                "fetch.max.bytes": max(
+                    52_428_800, connection.batch_bytes_max + FRAMING_BYTES
+                ),
+                "receive.message.max.bytes": max(
+                    100_000_000, 2 * connection.batch_bytes_max + FRAMING_BYTES
+                ),
+                "queued.min.messages": settings.queue_records_min,
+                "queued.max.messages.kbytes": settings.queue_bytes_max // 1024,
+            }
+        )
+        self._assigned: set[TopicPartition] = set()
+        self._pending: list[BusError] = []
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """As :meth:`headrace.broker.Reader.assign`."""
+        # An unassigned partition forgets what it read ahead, so that nothing from
+        # before the move is returned after it.
+        self.unassign(
+            [partition for partition in positions if partition in self._assigned]
+        )
+        self._client.incremental_assign(
+            [_at(partition, offset) for partition, offset in positions.items()]
+        )
+        self._assigned.update(positions)
+
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            self._client.incremental_unassign([_at(one) for one in partitions])
+            self._assigned.difference_update(partitions)
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        self._client.pause([_at(one) for one in partitions])
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        self._client.resume([_at(one) for one in partitions])
+
+    def read(self, records_max: int, timeout_s: float) -> list[Record]:
+        """As :meth:`headrace.broker.Reader.read`."""
+        if self._pending:
+            raise self._pending.pop(0)
+        # consume(n, t) alone would wait for n records or for the whole time-out.
+        first = self._client.poll(timeout_s)
+        if first is None:
+            return []
+        messages = [first]
+        if records_max > 1:
+            messages += self._client.consume(records_max - 1, 0)
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            else:
+                self._note(error, message)
+        if self._pending and not records:
+            raise self._pending.pop(0)
+        return records
+
+    def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
+        return self.log_ranges([partition], timeout_s)[partition]
+
+    def log_ranges(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, LogRange]:
+        """As :meth:`headrace.broker.Reader.log_ranges`."""
+        starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
+        ends = self._offsets(partitions, OFFSET_END, timeout_s)
+        return {one: LogRange(starts[one], ends[one]) for one in partitions}
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], which: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        doing = f"offsets of {', '.join(sorted({one.topic for one in partitions}))}"
+        try:
+            # The logical offsets -2 and -1 are also ListOffsets' timestamps for
+            # "earliest" and "latest"; this call asks each broker once for all.
+            answers = self._client.offsets_for_times(
+                [_at(one, which) for one in partitions], timeout_s
+            )
+        except KafkaException as error:
+            raise bus_error(error_of(error), doing) from error
+        found = {}
+        for answer in answers:
+            if answer.error is not None:
+                raise bus_error(answer.error, doing)
+            found[TopicPartition(answer.topic, answer.partition)] = answer.offset
+        return found
+
+    def _note(self, error: KafkaError, message: confluent_kafka.Message) -> None:
+        topic, partition = message.topic(), message.partition()
+        if error.name() == "_AUTO_OFFSET_RESET":
+            assert topic is not None
+            assert partition is not None
+            one = TopicPartition(topic, partition)
+            if one in self._assigned:
+                self._pending.append(
+                    OffsetOutOfRange(
+                        f"{topic} [{partition}]: {error.str()}",
+                        topic=topic,
+                        partition=partition,
+                    )
+                )
+        elif not error.retriable():
+            self._pending.append(bus_error(error, f"read {topic} [{partition}]"))
+
+
+def _at(
+    partition: TopicPartition, offset: int = confluent_kafka.OFFSET_INVALID
+) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+
+def _record(message: confluent_kafka.Message) -> Record:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    # The client takes headers in more forms than it returns.
+    headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
+    return Record(
+        topic,
+        partition,
+        offset,
+        message.timestamp()[1] * 1000,
+        message.key(),
+        message.value(),
+        [] if headers is None else headers,
+    )
