@@ -1,10 +1,11 @@
-"""Names of record headers; what travels beside a value. All values are UTF-8.
-
-The order of :data:`REQUEST_HEADERS` is the order in which an ingress writes them, so
-that the batch former reads by position and falls back to a search for other writers.
-"""
+"""Names of record headers; what travels beside a value. All values are UTF-8."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.domain import Reason
+from headrace.errors import RequestError
 
 __all__ = [
     "CE_ID",
@@ -33,6 +34,9 @@ __all__ = [
     "TRACEPARENT",
     "TRACESTATE",
     "VERSION",
+    "check_schema",
+    "number",
+    "text",
 ]
 
 CE_SPECVERSION = "ce_specversion"
@@ -78,8 +82,48 @@ REQUEST_HEADERS = (
     CONTENT_TYPE,
     SCHEMA,
 )
-"""Those that every request of an ingress has; ``traceparent`` and ``tracestate``
-follow where the client sent them."""
+"""The order in which an ingress writes them; :data:`DEADLINE` is absent for bulk
+without a limit, the reply address for a request that wants no reply.
+:data:`TRACEPARENT` and :data:`TRACESTATE` follow where the client sent them."""
 
 REQUEST_TYPE = "inf.request.v1"
 SCHEMA_VERSION = 1
+
+DIGITS_MAX = 18
+
+
+def text(headers: Mapping[str, bytes | None], name: str) -> str:
+    """A header's value; ``""`` where it is absent or null.
+
+    Raises :class:`headrace.errors.RequestError` for what is not UTF-8.
+    """
+    value = headers.get(name)
+    if value is None:
+        return ""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"header {name} is not UTF-8: {error}") from error
+
+
+def number(headers: Mapping[str, bytes | None], name: str) -> int | None:
+    """A header's value as a number of at least 0; None where it is absent.
+
+    Raises :class:`headrace.errors.RequestError` for anything else.
+    """
+    value = headers.get(name)
+    if value is None:
+        return None
+    if not value.isdigit() or len(value) > DIGITS_MAX:
+        raise RequestError(f"header {name} is {value[:40]!r}, expected a number")
+    return int(value)
+
+
+def check_schema(headers: Mapping[str, bytes | None]) -> None:
+    """Refuse a record of a version that this reader does not know; absent is 1."""
+    schema = number(headers, SCHEMA)
+    if schema not in (None, SCHEMA_VERSION):
+        raise RequestError(
+            f"header {SCHEMA} is {schema}, expected {SCHEMA_VERSION}",
+            reason=Reason.UNDECODABLE,
+        )

@@ -90,6 +90,10 @@ class Topics(NamedTuple):
         """Whether a request may name it as its reply address."""
         return topic.startswith((f"{self.prefix}.replies.", f"{self.prefix}.results."))
 
+    def takes_envelopes(self, topic: str) -> bool:
+        """Whether replies to many requests may share a record of ``topic``."""
+        return topic.startswith(f"{self.prefix}.replies.")
+
     @staticmethod
     def request_partition(lane: int, priority: Priority) -> int:
         """Lane-major, so that adding lanes only appends partitions."""

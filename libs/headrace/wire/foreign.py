@@ -1,0 +1,138 @@
+"""A request's value as any producer of the protocol may write it.
+
+Inputs in any order, typed ``contents`` or raw ones, nothing checked yet: what comes
+out is in the order of the signature, raw, and fits the served version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from headrace.domain import Datatype, Reason, ServedVersion, TensorSpec
+from headrace.errors import RequestError
+from headrace.wire._generated import open_inference_pb2 as oip
+from headrace.wire.compatibility import Compatibility, compatibility
+from headrace.wire.tensors import check_shape, check_size, pack, pack_bytes
+
+__all__ = ["Contents", "read_foreign"]
+
+InputTensor = oip.ModelInferRequest.InferInputTensor
+
+_FIELDS = {
+    Datatype.BOOL: "bool_contents",
+    Datatype.INT8: "int_contents",
+    Datatype.INT16: "int_contents",
+    Datatype.INT32: "int_contents",
+    Datatype.INT64: "int64_contents",
+    Datatype.UINT8: "uint_contents",
+    Datatype.UINT16: "uint_contents",
+    Datatype.UINT32: "uint_contents",
+    Datatype.UINT64: "uint64_contents",
+    Datatype.FP32: "fp32_contents",
+    Datatype.FP64: "fp64_contents",
+    Datatype.BYTES: "bytes_contents",
+}
+
+
+class Contents(NamedTuple):
+    """What a request's value holds for the version that will run it."""
+
+    served: ServedVersion
+    compatibility: Compatibility
+    tensors: tuple[bytes | memoryview, ...]
+    client_id: str
+
+
+def read_foreign(
+    value: bytes,
+    model: str,
+    version: str,
+    version_of: Callable[[str, str], ServedVersion],
+) -> Contents:
+    """``version`` is the header's, else the value's own counts.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    try:
+        message = oip.ModelInferRequest.FromString(value)
+    except DecodeError as error:
+        raise RequestError(
+            f"the value is no inference.ModelInferRequest: {error}",
+            reason=Reason.UNDECODABLE,
+        ) from error
+    if message.model_name not in ("", model):
+        raise RequestError(
+            f"the value names model {message.model_name[:120]!r}, but this is the "
+            f"topic of {model!r}"
+        )
+    served = version_of(model, version or message.model_version)
+    inputs = _by_name(message, served)
+    ordered = [inputs[spec.name] for spec in served.signature.inputs]
+    shapes = [shape for shape, _ in ordered]
+    tensors = tuple(raw for _, raw in ordered)
+    return Contents(served, compatibility(served, shapes, tensors), tensors, message.id)
+
+
+def _by_name(
+    message: oip.ModelInferRequest, served: ServedVersion
+) -> dict[str, tuple[tuple[int, ...], bytes]]:
+    """Shape and raw contents of every input of the signature."""
+    raws = message.raw_input_contents
+    if raws and len(raws) != len(message.inputs):
+        raise RequestError(
+            f"raw_input_contents has {len(raws)} entries for {len(message.inputs)} "
+            "inputs, expected one each"
+        )
+    specs = {spec.name: spec for spec in served.signature.inputs}
+    found: dict[str, tuple[tuple[int, ...], bytes]] = {}
+    for index, tensor in enumerate(message.inputs):
+        spec = specs.get(tensor.name)
+        if spec is None:
+            raise RequestError(
+                f"unknown input '{tensor.name[:120]}', model {served.model} version "
+                f"{served.version} takes {_listed(specs)}"
+            )
+        if tensor.name in found:
+            raise RequestError(f"input '{tensor.name}' is given twice")
+        if tensor.datatype != spec.datatype:
+            raise RequestError(
+                f"input '{tensor.name}' has datatype {tensor.datatype[:20]!r}, "
+                f"expected {spec.datatype}"
+            )
+        shape = check_shape(tensor.name, list(tensor.shape))
+        if not raws:
+            raw = _typed(spec, tensor)
+        elif tensor.HasField("contents"):
+            raise RequestError(
+                f"input '{tensor.name}' has contents beside raw_input_contents"
+            )
+        else:
+            raw = raws[index]
+        check_size(tensor.name, spec.datatype, shape, raw)
+        found[tensor.name] = shape, raw
+    if missing := specs.keys() - found.keys():
+        raise RequestError(
+            f"missing input {_listed(sorted(missing))}, model {served.model} version "
+            f"{served.version} takes {_listed(specs)}"
+        )
+    return found
+
+
+def _typed(spec: TensorSpec, tensor: InputTensor) -> bytes:
+    field = _FIELDS.get(spec.datatype)
+    if field is None:
+        raise RequestError(
+            f"input '{spec.name}' is {spec.datatype}, which travels in "
+            "raw_input_contents alone"
+        )
+    elements = getattr(tensor.contents, field)
+    if spec.datatype is Datatype.BYTES:
+        return pack_bytes(elements)
+    return pack(spec.name, spec.datatype, elements)
+
+
+def _listed(input_names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in input_names)

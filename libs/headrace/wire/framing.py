@@ -1,0 +1,73 @@
+"""Protobuf fields framed and found by hand, so that tensors are not copied.
+
+Tensor bytes are most of every record. A message object would copy them on the way in
+and again on the way out; here they stand in one ``b"".join`` when a record is made,
+and stay slices of the record's value when it is read. Everything else of a message
+goes through the generated classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from google.protobuf.message import DecodeError
+
+__all__ = ["Piece", "fields", "frame", "size_of"]
+
+Piece = bytes | memoryview
+
+LENGTH_DELIMITED = 2
+VARINT_BYTES_MAX = 10
+
+
+def frame(number: int, pieces: Sequence[Piece]) -> list[Piece]:
+    """A length-delimited field whose content is ``pieces`` one after the other."""
+    head = _varint(number << 3 | LENGTH_DELIMITED) + _varint(size_of(pieces))
+    return [head, *pieces]
+
+
+def size_of(pieces: Sequence[Piece]) -> int:
+    """Bytes of all pieces together."""
+    return sum(map(len, pieces))
+
+
+def fields(view: memoryview) -> Iterator[tuple[int, memoryview, int]]:
+    """The top-level fields of a message: number, content, and where the next begins.
+
+    Raises :class:`google.protobuf.message.DecodeError` at the first field that is not
+    length-delimited, or ends after the message.
+    """
+    at, end = 0, len(view)
+    while at < end:
+        tag = view[at]
+        at += 1
+        if tag > 0x7F:
+            tag, at = _read_varint(view, at - 1)
+        if tag & 7 != LENGTH_DELIMITED or at >= end:
+            raise DecodeError("not a length-delimited field")
+        size = view[at]
+        at += 1
+        if size > 0x7F:
+            size, at = _read_varint(view, at - 1)
+        start, at = at, at + size
+        if at > end:
+            raise DecodeError("a field ends after its message")
+        yield tag >> 3, view[start:at], at
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    number = 0
+    for place, byte in enumerate(view[at : at + VARINT_BYTES_MAX]):
+        number |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return number, at + place + 1
+    raise DecodeError("a number without an end")

@@ -1,0 +1,410 @@
+"""A request between its sender and the batch former.
+
+An ingress or a publisher writes every header, and its tensors in the order of the
+signature: such a record is cut into byte ranges and decided by its headers. Whatever
+anybody else put on the topic is read through the protocol's message, held against the
+signature, and gets defaults for the headers that it lacks
+(:mod:`headrace.wire.foreign`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import prod
+from typing import NamedTuple
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from headrace.domain import (
+    Datatype,
+    Priority,
+    Reason,
+    ReplyAddress,
+    Request,
+    RequestRead,
+    RequestRejected,
+    ServedVersion,
+    Source,
+    Tensor,
+)
+from headrace.errors import RequestError
+from headrace.wire import headers as names
+from headrace.wire._generated import open_inference_pb2 as oip
+from headrace.wire.compatibility import (
+    LENGTH,
+    ROWS,
+    Compatibility,
+    batched_shapes,
+)
+from headrace.wire.foreign import Contents, read_foreign
+from headrace.wire.framing import Piece, fields, frame
+from headrace.wire.records import Record
+from headrace.wire.topics import Topics, checked_name
+
+__all__ = [
+    "BULK_TIMEOUT_MAX_US",
+    "ID_BYTES_MAX",
+    "TENANT_DEFAULT",
+    "TIMEOUT_DEFAULT_US",
+    "TIMEOUT_MAX_US",
+    "NewRequest",
+    "RequestDecoder",
+    "RequestEncoder",
+]
+
+ID_BYTES_MAX = 256
+"""Longest ``ce_id`` of a hand-made record; a longer one is rejected."""
+
+TENANT_DEFAULT = "default"
+
+TIMEOUT_DEFAULT_US = 5_000_000
+"""Time limit where neither the request nor its model names one."""
+
+TIMEOUT_MAX_US = 600_000_000
+BULK_TIMEOUT_MAX_US = 7 * 86_400_000_000
+"""A deadline further than this from its record's log time does not count (D2)."""
+
+OUR_SOURCE = "headrace/"
+"""How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
+
+PLANS_MAX = 4096
+"""Sizes are remembered for so many compatibility keys, then all are forgotten."""
+
+RAW_INPUT_CONTENTS = 7
+CLIENT_ID = 3
+
+
+class NewRequest(msgspec.Struct, frozen=True, gc=False):
+    """A checked request on its way into the log. ``tensors`` stand in the order of
+    the signature's inputs; ``deadline_us`` is log time, None for bulk without a
+    limit; ``client_id`` is the body's ``id``."""
+
+    id: str
+    tenant: str
+    model: str
+    version: str
+    priority: Priority
+    deadline_us: int | None
+    compatibility: Compatibility
+    tensors: tuple[Tensor, ...]
+    client_id: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+class RequestEncoder:
+    """Writes the requests of one sender: ``source`` is its ``ce_source``."""
+
+    def __init__(self, source: str, reply_to: ReplyAddress | None) -> None:
+        self._constant: list[tuple[str, bytes | None]] = []
+        if reply_to:
+            self._constant.append((names.REPLY_TOPIC, reply_to.topic.encode()))
+            if reply_to.partition is not None:
+                number = str(reply_to.partition).encode()
+                self._constant.append((names.REPLY_PARTITION, number))
+        self._constant.append((names.CE_SOURCE, source.encode()))
+        self._ending = [
+            (names.CE_SPECVERSION, b"1.0"),
+            (names.CE_TYPE, names.REQUEST_TYPE.encode()),
+            (names.CONTENT_TYPE, b"application/protobuf"),
+            (names.SCHEMA, b"%d" % names.SCHEMA_VERSION),
+        ]
+
+    def encode(
+        self, request: NewRequest, log_us: int
+    ) -> tuple[list[tuple[str, bytes | None]], bytes]:
+        """Headers, in the order of :data:`headrace.wire.headers.REQUEST_HEADERS`, and
+        value; ``log_us``: now, as ``ce_time``."""
+        shape, rows, length = request.compatibility
+        written = datetime.fromtimestamp(log_us / 1e6, UTC)
+        headers: list[tuple[str, bytes | None]] = [
+            (names.CE_ID, request.id.encode()),
+            (names.TENANT, request.tenant.encode()),
+            (names.MODEL, request.model.encode()),
+            (names.VERSION, request.version.encode()),
+            (names.PRIORITY, request.priority.name.lower().encode()),
+        ]
+        if request.deadline_us is not None:
+            headers.append((names.DEADLINE, b"%d" % request.deadline_us))
+        headers += [
+            (names.ROWS, b"%d" % rows),
+            (names.SHAPE, shape.encode()),
+            (names.LENGTH, b"%d" % length),
+            *self._constant,
+            (names.CE_TIME, written.isoformat().encode()),
+            *self._ending,
+        ]
+        if request.traceparent:
+            headers.append((names.TRACEPARENT, request.traceparent.encode()))
+            if request.tracestate:
+                headers.append((names.TRACESTATE, request.tracestate.encode()))
+        return headers, _value(request)
+
+
+class _Size(NamedTuple):
+    """Bytes of an input: of one row of length 1, where it has these axes."""
+
+    unit: int | None
+    per_row: bool
+    per_length: bool
+
+
+class RequestDecoder:
+    """Reads request records, whoever wrote them.
+
+    ``version_of(model, version)`` gives the served version, ``""`` asking for the
+    default one, or raises :class:`headrace.errors.RequestError`;
+    ``partitions_of(topic)`` is 0 for a topic that does not exist; ``to_mono`` turns
+    log time into the holder's monotonic time.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        version_of: Callable[[str, str], ServedVersion],
+        partitions_of: Callable[[str], int],
+        to_mono: Callable[[int], int],
+    ) -> None:
+        self._topics = topics
+        self._version_of = version_of
+        self._partitions_of = partitions_of
+        self._to_mono = to_mono
+        self._plans: dict[tuple[str, str, str, str], tuple[_Size, ...]] = {}
+
+    def decode(self, record: Record) -> RequestRead | RequestRejected:
+        """Raises nothing: what cannot run comes back as a rejection with a reason."""
+        headers = dict(record.headers)
+        reply_to = None
+        try:
+            reply_to = self._reply_to(headers)
+            return self._read(record, headers, reply_to)
+        except RequestError as error:
+            return RequestRejected(
+                source=Source(record.topic, record.partition, record.offset),
+                id=_readable(headers.get(names.CE_ID)),
+                tenant=_readable(headers.get(names.TENANT)) or TENANT_DEFAULT,
+                model=self._topics.model_of(record.topic),
+                reply_to=reply_to,
+                reason=Reason(error.reason),
+                text=str(error),
+                client_id=_client_id(record.value),
+            )
+
+    def _reply_to(self, headers: Mapping[str, bytes | None]) -> ReplyAddress | None:
+        topic = names.text(headers, names.REPLY_TOPIC)
+        partition = names.number(headers, names.REPLY_PARTITION)
+        if not topic:
+            if partition is None:
+                return None
+            raise _bad_address(f"{names.REPLY_PARTITION} without {names.REPLY_TOPIC}")
+        if not self._topics.is_reply_topic(topic):
+            raise _bad_address(
+                f"{names.REPLY_TOPIC} is {topic[:250]!r}, expected "
+                f"{self._topics.prefix}.replies.* or {self._topics.prefix}.results.*"
+            )
+        count = self._partitions_of(topic)
+        if count == 0:
+            raise _bad_address(f"{names.REPLY_TOPIC} {topic!r} does not exist")
+        if partition is None:
+            return ReplyAddress(topic, None)
+        if not self._topics.takes_envelopes(topic):
+            raise _bad_address(f"{topic!r} takes no {names.REPLY_PARTITION}")
+        if partition >= count:
+            raise _bad_address(
+                f"{names.REPLY_PARTITION} is {partition}, but {topic!r} has {count} "
+                "partitions"
+            )
+        return ReplyAddress(topic, partition)
+
+    def _read(
+        self,
+        record: Record,
+        headers: Mapping[str, bytes | None],
+        reply_to: ReplyAddress | None,
+    ) -> RequestRead:
+        names.check_schema(headers)
+        if record.value is None:
+            raise RequestError("the record has no value", reason=Reason.UNDECODABLE)
+        model = self._topics.model_of(record.topic)
+        if (named := names.text(headers, names.MODEL)) not in ("", model):
+            raise RequestError(
+                f"{names.MODEL} is {named[:120]!r}, but this is the topic of {model!r}"
+            )
+        request_id = names.text(headers, names.CE_ID)
+        if not 0 < len(request_id) <= ID_BYTES_MAX:
+            raise RequestError(
+                f"{names.CE_ID} has {len(request_id)} characters, expected 1 to "
+                f"{ID_BYTES_MAX}"
+            )
+        version = names.text(headers, names.VERSION)
+        tenant = names.text(headers, names.TENANT) or TENANT_DEFAULT
+        source = Source(record.topic, record.partition, record.offset)
+        made_by_us = names.text(headers, names.CE_SOURCE).startswith(OUR_SOURCE)
+        if made_by_us:
+            contents = self._ours(headers, record.value, model, version)
+            topic, partition = reply_to or ("", None)
+            key = f"{tenant}/{request_id}@{topic}/{partition}"
+        else:
+            checked_name("tenant", tenant)
+            contents = read_foreign(record.value, model, version, self._version_of)
+            key = f"{source.topic}/{source.partition}/{source.offset}"
+        deadline_us, overdue = _deadline(record, headers, contents.served)
+        shape, rows, length = contents.compatibility
+        request = Request(
+            key=key,
+            id=request_id,
+            tenant=tenant,
+            model=model,
+            version=contents.served.version,
+            shape=shape,
+            rows=rows,
+            length=length,
+            priority=_priority(record, headers),
+            arrived_us=self._to_mono(record.timestamp_us),
+            deadline_us=None if deadline_us is None else self._to_mono(deadline_us),
+            reply_to=reply_to,
+            source=source,
+            tensors=contents.tensors,
+            size_bytes=sum(map(len, contents.tensors)),
+            made_by_us=made_by_us,
+            client_id=contents.client_id,
+        )
+        return RequestRead(request, overdue)
+
+    def _ours(
+        self,
+        headers: Mapping[str, bytes | None],
+        value: bytes,
+        model: str,
+        version: str,
+    ) -> Contents:
+        served = self._version_of(model, version)
+        shape = names.text(headers, names.SHAPE)
+        rows = names.number(headers, names.ROWS) or 0
+        length = names.number(headers, names.LENGTH) or 0
+        if not 0 < rows <= served.max_batch:
+            raise RequestError(
+                f"{names.ROWS} is {rows}, expected 1 to {served.max_batch} (max_batch)"
+            )
+        raws, client_id = _cut(value)
+        sizes = self._sizes(served, shape)
+        if len(raws) != len(sizes):
+            raise RequestError(
+                f"the value has {len(raws)} raw tensors, expected {len(sizes)}"
+            )
+        for spec, raw, size in zip(served.signature.inputs, raws, sizes, strict=True):
+            if size.unit is None:
+                continue
+            expected = size.unit * (rows if size.per_row else 1)
+            expected *= length if size.per_length else 1
+            if len(raw) != expected:
+                raise RequestError(
+                    f"input '{spec.name}' has {len(raw)} bytes, expected {expected}"
+                )
+        return Contents(served, Compatibility(shape, rows, length), raws, client_id)
+
+    def _sizes(self, served: ServedVersion, shape: str) -> tuple[_Size, ...]:
+        key = (served.model, served.version, served.sha256, shape)
+        sizes = self._plans.get(key)
+        if sizes is None:
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
+            sizes = tuple(
+                _size(spec.datatype, extents)
+                for spec, extents in zip(
+                    served.signature.inputs, batched_shapes(served, shape), strict=True
+                )
+            )
+            self._plans[key] = sizes
+        return sizes
+
+
+def _size(datatype: Datatype, extents: Sequence[int]) -> _Size:
+    unit = datatype.item_bytes
+    if unit is not None:
+        unit *= prod(extent for extent in extents if extent > 0)
+    return _Size(unit, ROWS in extents, LENGTH in extents)
+
+
+def _cut(value: bytes) -> tuple[tuple[memoryview, ...], str]:
+    """Raw input contents as slices of ``value``, and the body's ``id``."""
+    raws = []
+    client_id = b""
+    try:
+        for number, content, _ in fields(memoryview(value)):
+            if number == RAW_INPUT_CONTENTS:
+                raws.append(content)
+            elif number == CLIENT_ID:
+                client_id = bytes(content)
+        return tuple(raws), client_id.decode()
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(
+            f"the value is no inference.ModelInferRequest: {error}",
+            reason=Reason.UNDECODABLE,
+        ) from error
+
+
+def _priority(record: Record, headers: Mapping[str, bytes | None]) -> Priority:
+    """The partition's; a header may only name a less urgent one."""
+    _, priority = Topics.lane_and_priority(record.partition)
+    name = names.text(headers, names.PRIORITY)
+    if not name:
+        return priority
+    try:
+        return max(priority, Priority[name.upper()])
+    except KeyError as error:
+        raise RequestError(
+            f"{names.PRIORITY} is {name[:40]!r}, expected one of "
+            f"{', '.join(each.name.lower() for each in Priority)}"
+        ) from error
+
+
+def _deadline(
+    record: Record, headers: Mapping[str, bytes | None], served: ServedVersion
+) -> tuple[int | None, bool]:
+    """D2: the deadline in log time, and whether it had passed when the record was
+    appended."""
+    _, priority = Topics.lane_and_priority(record.partition)
+    bulk = priority is Priority.BULK
+    timeout_max_us = BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US
+    deadline_us = names.number(headers, names.DEADLINE)
+    if deadline_us is not None:
+        left_us = deadline_us - record.timestamp_us
+        if -timeout_max_us <= left_us <= timeout_max_us:
+            return deadline_us, left_us <= 0
+    if bulk:
+        return None, False
+    return record.timestamp_us + (
+        served.latency_objective_us or TIMEOUT_DEFAULT_US
+    ), False
+
+
+def _readable(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")[:ID_BYTES_MAX]
+
+
+def _client_id(value: bytes | None) -> str:
+    try:
+        return _cut(value or b"")[1]
+    except RequestError:
+        return ""
+
+
+def _bad_address(text: str) -> RequestError:
+    return RequestError(text, reason=Reason.REPLY_ADDRESS)
+
+
+def _value(request: NewRequest) -> bytes:
+    message = oip.ModelInferRequest(
+        model_name=request.model, model_version=request.version, id=request.client_id
+    )
+    pieces: list[Piece] = [b""]
+    for tensor in request.tensors:
+        described = message.inputs.add(name=tensor.name, datatype=tensor.datatype)
+        described.shape.extend(tensor.shape)
+        pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
+    pieces[0] = message.SerializeToString()
+    return b"".join(pieces)
