@@ -29,7 +29,7 @@ check: $(READY) ## format, lint, types, layers, tidiness
 	@$(BIN)/ruff format --check --quiet --diff $(SOURCES)
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -q tests/architecture
 
 format: $(READY) ## format the code and repair what ruff can
@@ -49,7 +49,7 @@ lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions
 	@$(UV) pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" \
-	  --group build --group demo --group dev $(ARGS) \
+	  --extra worker --extra ctl --group build --group demo --group dev $(ARGS) \
 	  --output-file requirements.lock pyproject.toml
 
 $(READY): $(UV) requirements.lock pyproject.toml

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -51,8 +51,7 @@ REGISTRY_HOSTS = [
 MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(?:work|root|home)/[\w.-]")
 BANNER = re.compile(r"^\s*#\s*[-=*#~]{3,}", re.MULTILINE)
 # mypy and ruff refuse an ignore without a code; this adds the reason.
-BARE_NOQA = re.compile(r"# noqa: [A-Z0-9, ]+$", re.MULTILINE)
-BARE_TYPE_IGNORE = re.compile(r"# type: ignore\[[\w, -]+\]\s*$", re.MULTILINE)
+BARE_IGNORE = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])$")
 
 CODE = sources("libs", "services", "tests", "loadtest")
 PRODUCT = sources("libs", "services")
@@ -156,11 +155,12 @@ def test_there_are_no_banners() -> None:
 
 
 def test_every_ignore_has_a_reason() -> None:
+    """Behind it on its line, or in a comment above."""
     bare = [
-        f"{path}: {found[0]}"
+        f"{path}: {line.strip()}"
         for path in CODE
-        for pattern in (BARE_NOQA, BARE_TYPE_IGNORE)
-        for found in pattern.finditer(text_of(path))
+        for above, line in pairwise(["", *text_of(path).splitlines()])
+        if BARE_IGNORE.search(line) and not above.lstrip().startswith("#")
     ]
     ruff = project()["tool"]["ruff"]["lint"]
     codes = [*ruff["ignore"], *chain(*ruff["per-file-ignores"].values())]
