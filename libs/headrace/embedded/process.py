@@ -21,7 +21,10 @@ if ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0) != 0:
     sys.exit("prctl failed")
 if os.getppid() != int(sys.argv[1]):
     sys.exit("the parent is gone")
-os.execv(sys.argv[2], sys.argv[2:])
+try:
+    os.execv(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]}: {error.strerror}")
 """
 
 
