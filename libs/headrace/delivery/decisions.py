@@ -39,7 +39,8 @@ class WriteClaim(msgspec.Struct, frozen=True):
 
 class FetchPositions(msgspec.Struct, frozen=True):
     """T3: committed offsets, metadata and log ranges of the lane's partitions of
-    these models (None: of all), and the range of its completions."""
+    these models, and the range of its completions. None: of every model that has a
+    topic, served or not; empty: of none (T6, the completions' end alone)."""
 
     lane: int
     models: tuple[str, ...] | None

@@ -36,6 +36,7 @@ __all__ = [
     "Completed",
     "Completion",
     "CompletionsAt",
+    "CompletionsLost",
     "Done",
     "DoneMember",
     "DrainRequested",
@@ -50,6 +51,7 @@ __all__ = [
     "OwnHeartbeatRead",
     "PartitionState",
     "PositionsFetched",
+    "ReadingLost",
     "Refused",
     "Reported",
     "RequestRead",
@@ -132,6 +134,23 @@ class VersionsChanged(msgspec.Struct, frozen=True):
     served: tuple[ServedVersion, ...]
 
 
+class ReadingLost(msgspec.Struct, frozen=True):
+    """A request partition's position lies outside its log, which now reaches from
+    ``log_start`` to ``log_end``; its reading has stopped."""
+
+    topic: str
+    partition: int
+    log_start: int
+    log_end: int
+
+
+class CompletionsLost(msgspec.Struct, frozen=True):
+    """The same for the lane's completions."""
+
+    log_start: int
+    log_end: int
+
+
 class SlotHeard(msgspec.Struct, frozen=True):
     """A worker's heartbeat of this lane, appended at ``log_us``."""
 
@@ -191,6 +210,8 @@ Event = (
     | VersionsChanged
     | RequestRead
     | RequestRejected
+    | ReadingLost
+    | CompletionsLost
     | SlotHeard
     | StatusAdvanced
     | OwnHeartbeatRead
