@@ -13,9 +13,9 @@ from headrace.embedded import TiedProcess
 
 _SLEEP = ("-c", "import time; time.sleep(600)")
 _DEAF = """
-import signal, time
+import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("deaf", flush=True)
+os.write(1, b"deaf")
 time.sleep(600)
 """
 # Starts a child, prints its pid and is killed.
@@ -56,7 +56,7 @@ def test_it_ends_when_its_parent_is_killed() -> None:
 def test_one_that_does_not_listen_is_killed() -> None:
     reader, writer = os.pipe()
     child = TiedProcess([sys.executable, "-c", _DEAF], output=writer)
-    assert os.read(reader, 100) == b"deaf\n"
+    assert os.read(reader, 100) == b"deaf"
     assert child.stop(0.2) == -signal.SIGKILL
     os.close(reader)
     os.close(writer)
