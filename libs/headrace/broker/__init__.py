@@ -20,6 +20,13 @@ from headrace.broker.interface import (
 from headrace.broker.leader import KafkaLeader, LeaderSettings
 from headrace.broker.producer import Compression, KafkaProducer, ProducerSettings
 from headrace.broker.reader import KafkaReader, ReaderSettings
+from headrace.broker.tail import tail
+from headrace.broker.threads import (
+    LoopHandover,
+    ProducerThread,
+    ReaderThread,
+    TableReader,
+)
 
 __all__ = [
     "Admin",
@@ -37,11 +44,16 @@ __all__ = [
     "LeaderListener",
     "LeaderSettings",
     "LogRange",
+    "LoopHandover",
     "NewTopic",
     "Producer",
     "ProducerSettings",
+    "ProducerThread",
     "Reader",
     "ReaderSettings",
+    "ReaderThread",
     "Record",
+    "TableReader",
     "TopicPartition",
+    "tail",
 ]

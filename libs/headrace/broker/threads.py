@@ -1,0 +1,201 @@
+"""Threads between blocking clients and the part that decides.
+
+A client of the log blocks and wants one caller; an event loop must not block. Each
+reader gets a thread that owns it and gives away whole batches, each producer one that
+runs its delivery callbacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
+
+from headrace.broker.interface import Producer, Reader, Record, TopicPartition
+from headrace.errors import BusError, OffsetOutOfRange
+
+__all__ = ["LoopHandover", "ProducerThread", "ReaderThread", "TableReader"]
+
+T = TypeVar("T")
+
+_READ_WAIT_S: Final = 0.02
+"""How long a command waits for a read that found nothing."""
+
+_POLL_WAIT_S: Final = 0.1
+
+
+class LoopHandover(Generic[T]):
+    """Calls ``handle(batch)`` on an event loop, from a thread, with one wake-up per
+    batch. At most ``batches_max`` wait; beyond, the calling thread does."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: Callable[[list[T]], None],
+        batches_max: int = 64,
+    ) -> None:
+        self._loop = loop
+        self._handle = handle
+        self._room = threading.BoundedSemaphore(batches_max)
+
+    def __call__(self, batch: list[T]) -> None:
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._run, batch)
+
+    def _run(self, batch: list[T]) -> None:
+        self._room.release()
+        self._handle(batch)
+
+
+class ReaderThread:
+    """A thread that owns ``reader`` and calls ``take`` with each batch it reads.
+
+    ``take`` and ``fail`` run on that thread. After ``fail`` it reads on: a position
+    outside the log stays silent until ``do`` assigns another. An exception of either
+    ends the thread (:func:`threading.excepthook`).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reader: Reader,
+        take: Callable[[list[Record]], None],
+        fail: Callable[[BusError], None],
+        *,
+        records_max: int = 1000,
+    ) -> None:
+        self._reader = reader
+        self._take = take
+        self._fail = fail
+        self._records_max = records_max
+        self._commands: SimpleQueue[Callable[[Reader], None]] = SimpleQueue()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def do(self, command: Callable[[Reader], None]) -> None:
+        """Run ``command`` on the thread before its next read, in order of the calls,
+        within 20 ms. A :class:`BusError` of it goes to ``fail``."""
+        self._commands.put(command)
+
+    def stop(self) -> None:
+        """End the thread and close the reader. Blocks: on an event loop that the
+        thread hands to, call it through ``asyncio.to_thread``."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._reader.close()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._obey()
+                records = self._reader.read(self._records_max, _READ_WAIT_S)
+            except BusError as error:
+                self._fail(error)
+                continue
+            if records:
+                self._take(records)
+
+    def _obey(self) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except Empty:
+                return
+            command(self._reader)
+
+
+class ProducerThread:
+    """A thread that runs a producer's delivery callbacks, and ``after`` when some
+    ran: what they gathered can be handed on once for all."""
+
+    def __init__(
+        self,
+        name: str,
+        producer: Producer,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        self._producer = producer
+        self._after = after
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, flush_s: float) -> int:
+        """Wait at most ``flush_s`` for outstanding records, then end the thread; how
+        many records are left."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        left = self._producer.flush(flush_s)
+        if self._after is not None:
+            self._after()
+        return left
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            if self._producer.poll(_POLL_WAIT_S) and self._after is not None:
+                self._after()
+
+
+class TableReader:
+    """A compacted topic of one partition, read from its start and then followed.
+
+    ``take`` gets every record in order (the last one of a key counts; a value of None
+    deletes it), on the table's thread. ``caught_up`` turns true once what lay in the
+    topic at the start has been taken: serve nothing that depends on the table before.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        topic: str,
+        take: Callable[[list[Record]], None],
+        fail: Callable[[BusError], None],
+    ) -> None:
+        self._partition = TopicPartition(topic, 0)
+        self._take = take
+        self._fail = fail
+        self._end = 0
+        self._caught_up = threading.Event()
+        self._thread = ReaderThread(f"table {topic}", reader, self._taken, self._failed)
+
+    @property
+    def caught_up(self) -> bool:
+        return self._caught_up.is_set()
+
+    def start(self) -> None:
+        self._thread.do(self._from_start)
+        self._thread.start()
+
+    def wait_caught_up(self, timeout_s: float) -> bool:
+        return self._caught_up.wait(timeout_s)
+
+    def stop(self) -> None:
+        """As :meth:`ReaderThread.stop`."""
+        self._thread.stop()
+
+    def _from_start(self, reader: Reader) -> None:
+        start, self._end = reader.log_range(self._partition, timeout_s=10)
+        reader.assign({self._partition: start})
+        if start == self._end:
+            self._caught_up.set()
+
+    def _taken(self, records: list[Record]) -> None:
+        self._take(records)
+        # The newest record of a log is never compacted away, so the end is reached
+        # by a record.
+        if records[-1].offset + 1 >= self._end:
+            self._caught_up.set()
+
+    def _failed(self, error: BusError) -> None:
+        self._fail(error)
+        if isinstance(error, OffsetOutOfRange) or not self.caught_up:
+            self._thread.do(self._from_start)
