@@ -41,6 +41,7 @@ class TiedProcess:
         args: Sequence[str | Path],
         *,
         output: IO[bytes] | int,
+        errors: IO[bytes] | int = subprocess.STDOUT,
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -49,6 +50,7 @@ class TiedProcess:
             *map(str, args),
         ]
         self._output = output
+        self._errors = errors
         self._pass_fds = tuple(pass_fds)
         self._environment = environment
         self._ended = threading.Event()
@@ -95,7 +97,7 @@ class TiedProcess:
                 self._args,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
-                stderr=subprocess.STDOUT,
+                stderr=self._errors,
                 pass_fds=self._pass_fds,
                 env=self._environment,
                 start_new_session=True,
