@@ -1,0 +1,64 @@
+"""The ``headrace`` command."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError
+
+from headrace.errors import HeadraceError
+from services.ctl.errors import UsageError
+
+__all__ = ["main"]
+
+_FAILED = 1
+_USAGE = 2
+
+
+def main() -> None:
+    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        status = _app()(
+            arguments,
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+    except (CycloptsError, UsageError) as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        return _USAGE
+    except HeadraceError as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        return _FAILED
+    return status if isinstance(status, int) else 0
+
+
+def _app() -> App:
+    """Commands by the name of their function, imported when they are called."""
+    app = App(
+        name="headrace",
+        help="Full GPU batches out of single requests, through Apache Kafka.",
+        version=lambda: version("headrace"),
+    )
+    for command, function, help_text in (
+        ("up", "up:up", "Start Kafka and the services here, until Ctrl-C."),
+        ("down", "up:down", "Stop what `up` started."),
+        ("demo", "demo.show:demo", "Real inputs to real models, with figures."),
+        ("infer", "infer:infer", "Send one request to a model."),
+        ("models", "models:models", "Which versions are served, and which are not."),
+        ("topics", "topics:topics", "What waits in the queue, by lane and priority."),
+        ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
+    ):
+        app.command(f"services.ctl.{function}", name=command, help=help_text)
+    return app
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""One platform on this machine: its places, ports and settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.embedded import EmbeddedKafka, RunningKafka, TiedProcess
+from services.ctl.console import Console
+from services.ctl.ports import HOST, ReservedPort
+from services.ctl.running import Document
+from services.ctl.supervision import Child, Service
+from services.ctl.supervisor import ChildProcess
+
+__all__ = ["Counts", "Installation", "KafkaPlace"]
+
+_INGRESS_SLOTS = 16
+_WORKER_SLOTS = 16
+# Variables of commands, which no service knows.
+_NOT_FOR_SERVICES = ("HEADRACE_DEMO_JSON",)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many of each."""
+
+    ingress: int
+    formers: int
+    workers: int
+    lanes: int
+
+    def children(self) -> list[Child]:
+        """In the order of their start."""
+        return [
+            *(Child(Service.BATCH_FORMER, slot) for slot in range(self.formers)),
+            *(Child(Service.GPU_WORKER, slot) for slot in range(self.workers)),
+            *(Child(Service.INGRESS, slot) for slot in range(self.ingress)),
+        ]
+
+
+class KafkaPlace:
+    """The embedded broker as a child: the one that ``up`` started first, and the
+    ones after it."""
+
+    def __init__(self, kafka: EmbeddedKafka, running: RunningKafka) -> None:
+        self._kafka = kafka
+        self._first: RunningKafka | None = running
+        self.bootstrap_servers = running.bootstrap_servers
+
+    def launch(self) -> ChildProcess:
+        running, self._first = self._first or self._kafka.start(), None
+        return _KafkaProcess(self._kafka, running.pid)
+
+
+class _KafkaProcess:
+    def __init__(self, kafka: EmbeddedKafka, pid: int) -> None:
+        self._kafka = kafka
+        self.pid = pid
+
+    def wait(self) -> int:
+        status = self._kafka.wait()
+        assert status is not None
+        return status
+
+    def terminate(self) -> None:
+        threading.Thread(target=self._kafka.stop, name="stop kafka").start()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class _ServiceProcess:
+    """A service whose lines go to the merged log until it has ended."""
+
+    def __init__(self, child: Child, process: TiedProcess, lines: int) -> None:
+        self._process = process
+        self.pid = process.pid
+        self._reader = lines
+        self._child = child
+
+    def copy_lines(self, console: Console) -> None:
+        with os.fdopen(self._reader, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                console.line(str(self._child), line.rstrip("\n"))
+
+    def wait(self) -> int:
+        status = self._process.wait()
+        assert status is not None
+        return status
+
+    def terminate(self) -> None:
+        self._process.send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._process.send(signal.SIGKILL)
+
+
+class Installation:
+    """Everything that ``up`` fixes before the first child starts.
+
+    Raises SetupError if a port is taken.
+    """
+
+    def __init__(
+        self,
+        counts: Counts,
+        *,
+        models: Path,
+        http_port: int,
+        kafka: KafkaPlace | None,
+        bootstrap_servers: str,
+        console: Console,
+    ) -> None:
+        self._counts = counts
+        self._models = models
+        self._kafka = kafka
+        self._bootstrap_servers = bootstrap_servers
+        self._console = console
+        self._ports: dict[Child, ReservedPort] = {}
+        for child in counts.children():
+            number = 0
+            if child.service is Service.INGRESS and http_port:
+                number = http_port + child.slot
+            self._ports[child] = ReservedPort(number, option="--http-port")
+
+    @property
+    def children(self) -> list[Child]:
+        kafka = [Child(Service.KAFKA, 0)] if self._kafka else []
+        return [*kafka, *self._counts.children()]
+
+    def urls(self, service: Service) -> list[str]:
+        """Where the processes of a service answer /livez, /readyz and /metrics."""
+        return [
+            port.url for child, port in self._ports.items() if child.service is service
+        ]
+
+    def document(self, pids: Mapping[Child, int]) -> Document:
+        by_service: dict[str, list[int]] = {service: [] for service in Service}
+        for child in sorted(pids):
+            by_service[child.service].append(pids[child])
+        admin = (Service.BATCH_FORMER, Service.GPU_WORKER)
+        return Document(
+            http=self.urls(Service.INGRESS),
+            bootstrap_servers=self._bootstrap_servers,
+            pids=by_service,
+            admin={str(service): self.urls(service) for service in admin},
+        )
+
+    def launch(self, child: Child, previous_exit: str) -> ChildProcess:
+        """Start a process for ``child``. Raises SetupError if it cannot be started."""
+        if child.service is Service.KAFKA:
+            assert self._kafka is not None
+            return self._kafka.launch()
+        reader, writer = os.pipe()
+        try:
+            process = TiedProcess(
+                (
+                    *(sys.executable, "-m", f"services.{child.service}"),
+                    *("--slot", str(child.slot)),
+                ),
+                output=writer,
+                environment=self._environment(child, previous_exit),
+            )
+        finally:
+            os.close(writer)
+        service = _ServiceProcess(child, process, reader)
+        threading.Thread(
+            target=service.copy_lines,
+            args=(self._console,),
+            name=f"lines of {child}",
+            daemon=True,
+        ).start()
+        return service
+
+    def close(self) -> None:
+        for port in self._ports.values():
+            port.release()
+
+    def _environment(self, child: Child, previous_exit: str) -> dict[str, str]:
+        settings = {
+            "BUS__BOOTSTRAP_SERVERS": self._bootstrap_servers,
+            "BUS__LANES": str(self._counts.lanes),
+            "BUS__WORKER_SLOTS": str(max(_WORKER_SLOTS, self._counts.workers)),
+            "BUS__INGRESS_SLOTS": str(max(_INGRESS_SLOTS, 2 * self._counts.ingress)),
+        }
+        port = str(self._ports[child].number)
+        match child.service:
+            case Service.INGRESS:
+                settings |= {"HTTP__HOST": HOST, "HTTP__PORT": port}
+            case Service.GPU_WORKER:
+                settings |= {
+                    "ADMIN__PORT": port,
+                    "MODELS__FOLDER": str(self._models),
+                    "WORKER__PREVIOUS_EXIT": previous_exit,
+                }
+            case _:
+                settings["ADMIN__PORT"] = port
+        ours = {f"HEADRACE_{name}": value for name, value in settings.items()}
+        theirs = {k: v for k, v in os.environ.items() if k not in _NOT_FOR_SERVICES}
+        return {**theirs, "PYTHONUNBUFFERED": "1", **ours}

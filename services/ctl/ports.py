@@ -1,0 +1,45 @@
+"""Ports that are kept for a child over its restarts.
+
+A bound socket that does not listen holds the port: the child may listen on it (both
+set SO_REUSEADDR), another listener and the kernel's choice for outgoing connections
+stay away. When the supervisor is to hand listening sockets to the ingresses, these are
+the sockets.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from headrace.embedded import holder_of
+from headrace.errors import SetupError
+
+__all__ = ["HOST", "ReservedPort"]
+
+HOST = "127.0.0.1"
+
+
+class ReservedPort:
+    """One port of this machine, ours until ``release``; ``number`` 0 takes a free one.
+
+    Raises SetupError, naming ``option`` as the way out, if somebody listens there.
+    """
+
+    def __init__(self, number: int, *, option: str) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((HOST, number))
+        except OSError as error:
+            self._socket.close()
+            raise SetupError(
+                f"Port {number} is taken{holder_of(number)}: stop what listens "
+                f"there, or choose another port with {option}."
+            ) from error
+        self.number: int = self._socket.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.number}"
+
+    def release(self) -> None:
+        self._socket.close()

@@ -1,0 +1,194 @@
+"""The shell around :mod:`services.ctl.supervision`: real processes, one event queue.
+
+A thread per child waits for its end, one more reads what it prints; everything that
+decides runs in :meth:`Supervisor.run`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol, assert_never
+
+from headrace.clock import Clock
+from headrace.errors import SetupError
+from services.ctl.supervision import (
+    Child,
+    Decision,
+    Exited,
+    Finished,
+    Kill,
+    RestartLater,
+    Start,
+    StopAsked,
+    Supervision,
+    Terminate,
+    Ticked,
+    exit_cause,
+)
+
+__all__ = ["ChildProcess", "Launch", "Restarted", "Supervisor"]
+
+_FENCED_JITTER_US = 1_000_000
+_FAILED_TO_START = 1
+
+
+class ChildProcess(Protocol):
+    """A process, or what behaves like one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int:
+        """Its exit status, when it has ended and is reaped."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to drain and end; does not wait."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+Launch = Callable[[Child, str], ChildProcess]
+"""Start a process for a child that is told how the one before it ended (see
+:func:`exit_cause`). May block; raises SetupError if it cannot be started."""
+
+
+class Restarted(NamedTuple):
+    """A child runs again."""
+
+    child: Child
+    pid: int
+    previous_exit: str
+
+
+class _Born(NamedTuple):
+    child: Child
+    process: ChildProcess
+    previous_status: int | None
+
+
+class Supervisor:
+    """Keeps the children running until it is asked to stop."""
+
+    def __init__(
+        self,
+        supervision: Supervision,
+        launch: Launch,
+        *,
+        clock: Clock,
+        say: Callable[[str], None],
+        on_change: Callable[[], None],
+        on_restart: Callable[[Restarted], None],
+    ) -> None:
+        self._supervision = supervision
+        self._launch = launch
+        self._clock = clock
+        self._say = say
+        self._on_change = on_change
+        self._on_restart = on_restart
+        self._processes: dict[Child, ChildProcess] = {}
+        # Asked of a child whose process is not born yet.
+        self._owed: dict[Child, Terminate | Kill] = {}
+        self._events: SimpleQueue[_Born | Exited | StopAsked] = SimpleQueue()
+
+    def pids(self) -> dict[Child, int]:
+        """The processes of now; a restart changes them."""
+        return {child: process.pid for child, process in [*self._processes.items()]}
+
+    def stop(self) -> None:
+        """Drain and end; the second time: kill. Safe in a signal handler."""
+        self._events.put(StopAsked())
+
+    def run(self) -> None:
+        """Start every child and stay until a stop has ended all of them."""
+        finished = self._carry_out(self._supervision.begin(self._clock.now_us()))
+        while not finished:
+            event = self._next()
+            if isinstance(event, _Born):
+                self._born(event)
+            else:
+                if isinstance(event, Exited):
+                    self._processes.pop(event.child, None)
+                    self._owed.pop(event.child, None)
+                now_us = self._clock.now_us()
+                finished = self._carry_out(self._supervision.handle(event, now_us))
+
+    def _next(self) -> _Born | Exited | StopAsked | Ticked:
+        wakeup_us = self._supervision.wakeup_at_us()
+        try:
+            if wakeup_us is None:
+                return self._events.get()
+            wait_us = max(0, wakeup_us - self._clock.now_us())
+            return self._events.get(timeout=wait_us / 1_000_000)
+        except Empty:
+            return Ticked()
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> bool:
+        """Whether nothing is left to do."""
+        finished = False
+        for decision in decisions:
+            match decision:
+                case Start():
+                    self._start(decision)
+                case RestartLater():
+                    self._say(_sentence(decision))
+                case Terminate() | Kill():
+                    self._signal(decision)
+                case Finished():
+                    finished = True
+                case _:
+                    assert_never(decision)
+        return finished
+
+    def _start(self, decision: Start) -> None:
+        name = f"keeper of {decision.child}"
+        threading.Thread(
+            target=self._keep, args=(decision,), name=name, daemon=True
+        ).start()
+
+    def _keep(self, decision: Start) -> None:
+        child = decision.child
+        try:
+            process = self._launch(child, exit_cause(decision.previous_status))
+        except SetupError as error:
+            self._say(f"{child} cannot be started: {error}")
+            self._events.put(Exited(child, _FAILED_TO_START))
+            return
+        self._events.put(_Born(child, process, decision.previous_status))
+        status = process.wait()
+        jitter_us = random.randrange(_FENCED_JITTER_US)
+        self._events.put(Exited(child, status, jitter_us))
+
+    def _born(self, event: _Born) -> None:
+        self._processes[event.child] = event.process
+        self._on_change()
+        owed = self._owed.pop(event.child, None)
+        if owed is not None:
+            self._signal(owed)
+        elif event.previous_status is not None:
+            cause = exit_cause(event.previous_status)
+            pid = event.process.pid
+            self._say(f"{event.child} restarted as process {pid} after {cause}")
+            self._on_restart(Restarted(event.child, pid, cause))
+
+    def _signal(self, decision: Terminate | Kill) -> None:
+        process = self._processes.get(decision.child)
+        if process is None:
+            self._owed[decision.child] = decision
+        elif isinstance(decision, Terminate):
+            process.terminate()
+        else:
+            self._say(f"{decision.child} is killed")
+            process.kill()
+
+
+def _sentence(decision: RestartLater) -> str:
+    again = f", {decision.failures} times in a row" if decision.failures > 1 else ""
+    return (
+        f"{decision.child} ended with {exit_cause(decision.status)}{again}; "
+        f"it is restarted in {decision.delay_us / 1_000_000:.1f} s"
+    )

@@ -1,0 +1,293 @@
+"""``headrace up`` and ``headrace down``."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from headrace.clock import SystemClock
+from headrace.embedded import EmbeddedKafka, KafkaSettings
+from headrace.errors import SetupError
+from services.ctl.console import Console
+from services.ctl.errors import UsageError
+from services.ctl.installation import Counts, Installation, KafkaPlace
+from services.ctl.readiness import await_ready
+from services.ctl.running import (
+    DATA_FOLDER,
+    EPHEMERAL_PREFIX,
+    StateFile,
+    find_running,
+)
+from services.ctl.supervision import RestartPolicy, Service, Supervision
+from services.ctl.supervisor import Restarted, Supervisor
+
+__all__ = ["down", "up"]
+
+_OPEN_FILES = 65_536
+_KAFKA_STOPS_WITHIN_S = 4.0
+_ENDS_WITHIN_S = 25.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What ``headrace up`` is asked for.
+
+    Parameters
+    ----------
+    models
+        Folder of models, MODEL/VERSION/model.onnx [default: DATA/models]
+    http_port
+        Port of the first ingress; the next ones follow. 0 takes free ports.
+    kafka_port
+        Port of the embedded Kafka. 0 takes a free one.
+    ingress
+        How many processes take requests in.
+    formers
+        How many processes form batches; at most one per lane.
+    workers
+        How many processes run models; at least one per lane.
+    lanes
+        Independent shards of the traffic.
+    data
+        Folder that keeps the queue over restarts.
+    ephemeral
+        Keep nothing: a temporary folder in place of DATA.
+    as_json
+        Print one JSON line when ready and one per restart; the log is on stderr.
+    """
+
+    models: Path | None = None
+    http_port: int = 8000
+    kafka_port: int = 9092
+    ingress: int = 1
+    formers: int = 1
+    workers: int = 1
+    lanes: int = 1
+    data: Path = DATA_FOLDER
+    ephemeral: Annotated[bool, Parameter(negative=())] = False
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
+
+
+def up(options: Options = Options()) -> int:
+    """Start Apache Kafka and the services, and restart what dies, until Ctrl-C.
+
+    With KAFKA_BOOTSTRAP_SERVERS set, that cluster is used and none is started.
+    """
+    counts = _checked(
+        Counts(options.ingress, options.formers, options.workers, options.lanes)
+    )
+    _allow_many_connections()
+    with ExitStack() as stack:
+        return _run(options, counts, stack)
+
+
+def down(*, data: Path | None = None) -> int:
+    """Stop what `headrace up` started, from any shell.
+
+    Parameters
+    ----------
+    data
+        The folder given to `up`.
+    """
+    running = find_running(data)
+    if running is None:
+        print(f"Nothing runs from {data or DATA_FOLDER}.")
+        return 0
+    if not running.stop(_ENDS_WITHIN_S):
+        raise SetupError(
+            f"Process {running.pid} still drains after {_ENDS_WITHIN_S:g} s: "
+            f"run `headrace down` again to kill what is left."
+        )
+    print(f"Stopped what ran from {running.data}.")
+    return 0
+
+
+def _checked(counts: Counts) -> Counts:
+    for option, count in (
+        ("--ingress", counts.ingress),
+        ("--formers", counts.formers),
+        ("--workers", counts.workers),
+        ("--lanes", counts.lanes),
+    ):
+        if count < 1:
+            raise UsageError(f"{option} is {count}, and at least 1 is needed.")
+    if counts.workers < counts.lanes:
+        raise UsageError(
+            f"--workers {counts.workers} is too few for --lanes {counts.lanes}, since "
+            f"each lane needs a worker of its own: give --workers {counts.lanes}."
+        )
+    if counts.formers > counts.lanes:
+        raise UsageError(
+            f"--formers {counts.formers} is too many for --lanes {counts.lanes}, since "
+            f"a lane has one former: give --lanes {counts.formers}."
+        )
+    return counts
+
+
+def _allow_many_connections() -> None:
+    """Children inherit the limit; the default of many systems ends at 1,000."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
+    console = Console()
+    # Until the supervisor takes over, both signals end the start where it is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        data = _data_folder(options, stack)
+        models = _models_folder(options.models, data)
+        state = StateFile(data)
+        stack.callback(state.close)
+        kafka, bootstrap_servers = _kafka(options, data, console, stack)
+        installation = Installation(
+            counts,
+            models=models,
+            http_port=options.http_port,
+            kafka=kafka,
+            bootstrap_servers=bootstrap_servers,
+            console=console,
+        )
+    except KeyboardInterrupt:
+        console.say("stopped before it was ready")
+        return 1
+    stack.callback(installation.close)
+    return _Platform(installation, models, state, console, options).run()
+
+
+def _data_folder(options: Options, stack: ExitStack) -> Path:
+    if options.ephemeral:
+        folder = Path(tempfile.mkdtemp(prefix=EPHEMERAL_PREFIX))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+    data = options.data
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"The data folder {data} cannot be used ({error.strerror}): choose "
+            f"another one with --data."
+        ) from error
+    return data.absolute()
+
+
+def _models_folder(models: Path | None, data: Path) -> Path:
+    if models is None:
+        folder = data / "models"
+        folder.mkdir(exist_ok=True)
+        return folder
+    if not models.is_dir():
+        raise SetupError(
+            f"The models folder {models} is no folder: create it, or name another "
+            f"one with --models."
+        )
+    return models.absolute()
+
+
+def _kafka(
+    options: Options, data: Path, console: Console, stack: ExitStack
+) -> tuple[KafkaPlace | None, str]:
+    """The embedded broker, started, or the address of another cluster."""
+    elsewhere = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if elsewhere:
+        console.say(f"using Apache Kafka at {elsewhere}")
+        return None, elsewhere
+    settings = KafkaSettings(
+        folder=data / "kafka",
+        port=options.kafka_port,
+        stop_timeout_s=_KAFKA_STOPS_WITHIN_S,
+    )
+    kafka = EmbeddedKafka(settings, say=console.say)
+    running = kafka.start()
+    stack.callback(kafka.stop)
+    console.say(
+        f"Apache Kafka answers at {running.bootstrap_servers} "
+        f"after {running.ready_s:.1f} s (its log: {running.log})"
+    )
+    return KafkaPlace(kafka, running), running.bootstrap_servers
+
+
+class _Platform:
+    """The running children, and what is told about them."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        models: Path,
+        state: StateFile,
+        console: Console,
+        options: Options,
+    ) -> None:
+        self._installation = installation
+        self._models = models
+        self._state = state
+        self._console = console
+        self._as_json = options.as_json
+        self._ended = threading.Event()
+        self._supervisor = Supervisor(
+            Supervision(installation.children, RestartPolicy()),
+            installation.launch,
+            clock=SystemClock(),
+            say=console.say,
+            on_change=self._write_state,
+            on_restart=self._tell_restart,
+        )
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked_to_stop)
+        watch = threading.Thread(target=self._await_ready, name="readiness")
+        watch.start()
+        self._supervisor.run()
+        self._ended.set()
+        watch.join()
+        return 0
+
+    def _asked_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._supervisor.stop()
+
+    def _await_ready(self) -> None:
+        urls = [url for service in Service for url in self._installation.urls(service)]
+        ingresses = self._installation.urls(Service.INGRESS)
+        if not await_ready(urls, ingresses, self._models, self._ended):
+            return
+        document = self._installation.document(self._supervisor.pids())
+        if self._as_json:
+            self._print(document)
+        else:
+            self._console.say(f"ready: {' '.join(document.http)} (Ctrl-C ends it)")
+
+    def _write_state(self) -> None:
+        pids = self._supervisor.pids()
+        self._state.write(self._installation.document(pids), list(pids.values()))
+
+    def _tell_restart(self, restarted: Restarted) -> None:
+        if self._as_json:
+            child = restarted.child
+            line = {
+                "service": child.service,
+                "slot": child.slot,
+                "pid": restarted.pid,
+                "previous_exit": restarted.previous_exit,
+            }
+            self._print({"restarted": line})
+
+    def _print(self, value: object) -> None:
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.flush()
