@@ -2,6 +2,7 @@
 
 from headrace.broker.admin import KafkaAdmin
 from headrace.broker.connection import KafkaConnection
+from headrace.broker.depth import Depth, group_depth
 from headrace.broker.interface import (
     Admin,
     CommitRefused,
@@ -34,6 +35,7 @@ __all__ = [
     "Committed",
     "Compression",
     "Delivery",
+    "Depth",
     "Headers",
     "KafkaAdmin",
     "KafkaConnection",
@@ -55,5 +57,6 @@ __all__ = [
     "Record",
     "TableReader",
     "TopicPartition",
+    "group_depth",
     "tail",
 ]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -163,7 +164,7 @@ def _ask_all(
                 f"{task.model} ({task.inputs})", total=len(task.requests)
             )
             results.append(
-                _ask(task, document, connections, lambda: progress.advance(bar))
+                _ask(task, document, connections, partial(progress.advance, bar))
             )
     return results
 
