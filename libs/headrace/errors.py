@@ -2,6 +2,7 @@
 
 HeadraceError
 ├── RequestError          the sender's request; carries a reason and a text for him
+├── UndecodableRecord     a record that its reader must skip, and why
 ├── BusError              the log answered with an error
 │   ├── BusTimeout        outcome unknown: the record may or may not be in the log
 │   ├── BusFull           refused before anything was sent; try again later
@@ -24,6 +25,7 @@ __all__ = [
     "OffsetOutOfRange",
     "RequestError",
     "SetupError",
+    "UndecodableRecord",
 ]
 
 
@@ -41,6 +43,12 @@ class RequestError(HeadraceError):
     def __init__(self, text: str, *, reason: str = "invalid") -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class UndecodableRecord(HeadraceError):
+    """A record's value is broken, or of a version that this reader does not know."""
+
+    reason = "undecodable"
 
 
 class BusError(HeadraceError):

@@ -1,5 +1,14 @@
 """Bytes <-> domain values; the names of topics and headers."""
 
+from headrace.wire.batches import (
+    Batch,
+    BatchedTensor,
+    BatchStamp,
+    Sync,
+    decode_order,
+    encode_batch,
+    encode_sync,
+)
 from headrace.wire.compatibility import (
     LENGTH,
     ROWS,
@@ -7,7 +16,34 @@ from headrace.wire.compatibility import (
     batched_shapes,
     compatibility,
 )
-from headrace.wire.records import Headers, NewTopic, Record
+from headrace.wire.completions import decode_completion, encode_completion
+from headrace.wire.control import (
+    Announcement,
+    Claim,
+    Heartbeat,
+    LaneLoad,
+    QueueLoad,
+    Role,
+    ServiceState,
+    announcement_key,
+    decode_json,
+    encode_json,
+    parse_announcement_key,
+)
+from headrace.wire.deadletters import dead_letter
+from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
+from headrace.wire.records import Headers, NewTopic, Outgoing, Record
+from headrace.wire.replies import (
+    Answer,
+    BatchedOutput,
+    Replies,
+    RunFacts,
+    decode_replies,
+    encode_refusals,
+    encode_replies,
+    plain_refusal,
+    plain_reply,
+)
 from headrace.wire.requests import (
     TENANT_DEFAULT,
     TIMEOUT_DEFAULT_US,
@@ -28,27 +64,60 @@ from headrace.wire.tensors import (
 from headrace.wire.topics import Topics, checked_name
 
 __all__ = [
+    "JSON_HEADERS",
     "LENGTH",
+    "PROTOBUF_HEADERS",
     "ROWS",
     "TENANT_DEFAULT",
     "TIMEOUT_DEFAULT_US",
     "TIMEOUT_MAX_US",
+    "Announcement",
+    "Answer",
+    "Batch",
+    "BatchStamp",
+    "BatchedOutput",
+    "BatchedTensor",
+    "Claim",
     "Compatibility",
     "Headers",
+    "Heartbeat",
+    "LaneLoad",
     "NewRequest",
     "NewTopic",
+    "Outgoing",
+    "QueueLoad",
     "Record",
+    "Replies",
     "RequestDecoder",
     "RequestEncoder",
+    "Role",
+    "RunFacts",
+    "ServiceState",
+    "Sync",
     "Topics",
+    "announcement_key",
     "batched_shapes",
     "check_raw",
     "check_shape",
     "check_size",
     "checked_name",
     "compatibility",
+    "dead_letter",
+    "decode_completion",
+    "decode_json",
+    "decode_order",
+    "decode_replies",
+    "encode_batch",
+    "encode_completion",
+    "encode_json",
+    "encode_refusals",
+    "encode_replies",
+    "encode_sync",
     "pack_bytes",
+    "parse_announcement_key",
     "parse_json_data",
+    "plain_refusal",
+    "plain_reply",
     "to_json",
     "unpack_bytes",
 ]

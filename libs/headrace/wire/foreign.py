@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from headrace.domain import Datatype, Reason, ServedVersion, TensorSpec
-from headrace.errors import RequestError
+from headrace.domain import Datatype, ServedVersion, TensorSpec
+from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_shape, check_size, pack, pack_bytes
@@ -59,9 +59,8 @@ def read_foreign(
     try:
         message = oip.ModelInferRequest.FromString(value)
     except DecodeError as error:
-        raise RequestError(
-            f"the value is no inference.ModelInferRequest: {error}",
-            reason=Reason.UNDECODABLE,
+        raise UndecodableRecord(
+            f"the value is no inference.ModelInferRequest: {error}"
         ) from error
     if message.model_name not in ("", model):
         raise RequestError(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
-__all__ = ["Piece", "fields", "frame", "size_of"]
+__all__ = ["Piece", "fields", "frame", "member_bytes", "size_of"]
 
 Piece = bytes | memoryview
 
@@ -29,6 +29,17 @@ def frame(number: int, pieces: Sequence[Piece]) -> list[Piece]:
 def size_of(pieces: Sequence[Piece]) -> int:
     """Bytes of all pieces together."""
     return sum(map(len, pieces))
+
+
+def member_bytes(pieces: Sequence[Piece], rows: Sequence[int]) -> list[int]:
+    """Bytes of each member's piece; empty where they are proportional to its rows."""
+    sizes = list(map(len, pieces))
+    unit, rest = divmod(sizes[0], rows[0])
+    if rest == 0 and all(
+        size == unit * count for size, count in zip(sizes, rows, strict=True)
+    ):
+        return []
+    return sizes
 
 
 def fields(view: memoryview) -> Iterator[tuple[int, memoryview, int]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.domain import Reason
-from headrace.errors import RequestError
+from headrace.domain import Source
+from headrace.errors import RequestError, UndecodableRecord
 
 __all__ = [
+    "ATTEMPT",
     "CE_ID",
     "CE_SOURCE",
     "CE_SPECVERSION",
@@ -16,9 +17,11 @@ __all__ = [
     "CONTENT_TYPE",
     "DEADLINE",
     "ITEM",
+    "JSON_HEADERS",
     "LENGTH",
     "MODEL",
     "PRIORITY",
+    "PROTOBUF_HEADERS",
     "REASON",
     "REPLY_PARTITION",
     "REPLY_TOPIC",
@@ -26,16 +29,21 @@ __all__ = [
     "REQUEST_TYPE",
     "ROWS",
     "SCHEMA",
+    "SCHEMA_BYTES",
     "SCHEMA_VERSION",
     "SHAPE",
     "SOURCE",
     "STATUS",
+    "STATUS_ERROR",
+    "STATUS_OK",
     "TENANT",
+    "TEXT",
     "TRACEPARENT",
     "TRACESTATE",
     "VERSION",
     "check_schema",
     "number",
+    "source_text",
     "text",
 ]
 
@@ -56,7 +64,11 @@ SHAPE = "inf-shape"
 LENGTH = "inf-length"
 ITEM = "inf-item"
 STATUS = "inf-status"
+STATUS_OK = b"ok"
+STATUS_ERROR = b"error"
 REASON = "inf-reason"
+TEXT = "inf-text"
+ATTEMPT = "inf-attempt"
 SOURCE = "inf-source"
 REPLY_TOPIC = "reply-topic"
 REPLY_PARTITION = "reply-partition"
@@ -88,6 +100,17 @@ without a limit, the reply address for a request that wants no reply.
 
 REQUEST_TYPE = "inf.request.v1"
 SCHEMA_VERSION = 1
+SCHEMA_BYTES = b"%d" % SCHEMA_VERSION
+
+PROTOBUF_HEADERS: tuple[tuple[str, bytes | None], ...] = (
+    (SCHEMA, SCHEMA_BYTES),
+    (CONTENT_TYPE, b"application/protobuf"),
+)
+JSON_HEADERS: tuple[tuple[str, bytes | None], ...] = (
+    (SCHEMA, SCHEMA_BYTES),
+    (CONTENT_TYPE, b"application/json"),
+)
+"""What every record has whose value says the rest."""
 
 DIGITS_MAX = 18
 
@@ -120,10 +143,15 @@ def number(headers: Mapping[str, bytes | None], name: str) -> int | None:
 
 
 def check_schema(headers: Mapping[str, bytes | None]) -> None:
-    """Refuse a record of a version that this reader does not know; absent is 1."""
-    schema = number(headers, SCHEMA)
-    if schema not in (None, SCHEMA_VERSION):
-        raise RequestError(
-            f"header {SCHEMA} is {schema}, expected {SCHEMA_VERSION}",
-            reason=Reason.UNDECODABLE,
+    """Absent is version 1; any other raises
+    :class:`headrace.errors.UndecodableRecord`."""
+    schema = headers.get(SCHEMA)
+    if schema not in (None, SCHEMA_BYTES):
+        raise UndecodableRecord(
+            f"header {SCHEMA} is {schema[:40]!r}, expected {SCHEMA_VERSION}"
         )
+
+
+def source_text(source: Source) -> bytes:
+    """``topic/partition/offset``: where the record that is answered lies."""
+    return f"{source.topic}/{source.partition}/{source.offset}".encode()

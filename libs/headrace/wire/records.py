@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Headers", "NewTopic", "Record"]
+__all__ = ["Headers", "NewTopic", "Outgoing", "Record"]
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -28,3 +28,11 @@ class NewTopic(NamedTuple):
     name: str
     partitions: int
     config: Mapping[str, str]
+
+
+class Outgoing(NamedTuple):
+    """A record to be written, without its place."""
+
+    key: bytes | None
+    headers: Headers
+    value: bytes | None

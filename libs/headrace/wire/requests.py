@@ -29,7 +29,7 @@ from headrace.domain import (
     Source,
     Tensor,
 )
-from headrace.errors import RequestError
+from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import (
@@ -109,7 +109,7 @@ class RequestEncoder:
             (names.CE_SPECVERSION, b"1.0"),
             (names.CE_TYPE, names.REQUEST_TYPE.encode()),
             (names.CONTENT_TYPE, b"application/protobuf"),
-            (names.SCHEMA, b"%d" % names.SCHEMA_VERSION),
+            (names.SCHEMA, names.SCHEMA_BYTES),
         ]
 
     def encode(
@@ -181,7 +181,7 @@ class RequestDecoder:
         try:
             reply_to = self._reply_to(headers)
             return self._read(record, headers, reply_to)
-        except RequestError as error:
+        except (RequestError, UndecodableRecord) as error:
             return RequestRejected(
                 source=Source(record.topic, record.partition, record.offset),
                 id=_readable(headers.get(names.CE_ID)),
@@ -227,7 +227,7 @@ class RequestDecoder:
     ) -> RequestRead:
         names.check_schema(headers)
         if record.value is None:
-            raise RequestError("the record has no value", reason=Reason.UNDECODABLE)
+            raise UndecodableRecord("the record has no value")
         model = self._topics.model_of(record.topic)
         if (named := names.text(headers, names.MODEL)) not in ("", model):
             raise RequestError(
@@ -341,9 +341,8 @@ def _cut(value: bytes) -> tuple[tuple[memoryview, ...], str]:
                 client_id = bytes(content)
         return tuple(raws), client_id.decode()
     except (DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(
-            f"the value is no inference.ModelInferRequest: {error}",
-            reason=Reason.UNDECODABLE,
+        raise UndecodableRecord(
+            f"the value is no inference.ModelInferRequest: {error}"
         ) from error
 
 
@@ -389,7 +388,7 @@ def _readable(value: bytes | None) -> str:
 def _client_id(value: bytes | None) -> str:
     try:
         return _cut(value or b"")[1]
-    except RequestError:
+    except UndecodableRecord:
         return ""
 
 

@@ -1,0 +1,295 @@
+"""Orders to a worker slot: batches and syncs.
+
+A batch's tensors come first in its record, each with its contents first, so that a
+worker finds them as slices of the value and parses nothing of their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from headrace.domain import (
+    Datatype,
+    Dispatch,
+    ReplyAddress,
+    Request,
+    ServedVersion,
+    Source,
+)
+from headrace.errors import UndecodableRecord
+from headrace.wire._generated import headrace_pb2 as pb
+from headrace.wire.columns import SourceTable, index_into, sources_of
+from headrace.wire.compatibility import LENGTH, ROWS, batched_shapes
+from headrace.wire.framing import Piece, fields, frame, member_bytes
+from headrace.wire.headers import check_schema
+from headrace.wire.records import Record
+
+__all__ = [
+    "Batch",
+    "BatchStamp",
+    "BatchedTensor",
+    "Sync",
+    "decode_order",
+    "encode_batch",
+    "encode_sync",
+]
+
+ORDER_BATCH, ORDER_SYNC = 1, 2
+BATCH_TENSORS = 13
+TENSOR_CONTENTS = 4
+
+NO_REPLY = -1
+PLAIN = -1
+
+
+class BatchStamp(msgspec.Struct, frozen=True):
+    """Who sends a batch, to whom; ``latest_start_us`` is log time, None: any."""
+
+    lane: int
+    epoch: int
+    former: str
+    incarnation: int
+    lease_us: int
+    latest_start_us: int | None
+
+
+class BatchedTensor(msgspec.Struct, frozen=True):
+    """One input of all members. ``shape`` has :data:`headrace.wire.ROWS` on the batch
+    axis and :data:`headrace.wire.LENGTH` on the padded one; with neither, ``data``
+    is the value that all members share, once.
+
+    ``member_bytes`` None: proportional to the members' rows.
+    """
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    data: memoryview
+    member_bytes: tuple[int, ...] | None
+
+    @property
+    def is_shared(self) -> bool:
+        return ROWS not in self.shape and LENGTH not in self.shape
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch as its worker reads it; members stand in columns of equal length."""
+
+    batch: str
+    stamp: BatchStamp
+    release_reason: str
+    padded_rows: int
+    predicted_us: int
+    model: str
+    version: str
+    tensors: tuple[BatchedTensor, ...]
+    ids: list[str]
+    tenants: list[str]
+    sources: list[Source]
+    addresses: list[ReplyAddress | None]
+    rows: list[int]
+    lengths: list[int]
+    """Extent on the padded axis; empty for a model without one."""
+
+    attempts: list[int]
+    client_ids: list[str]
+    """Empty unless some member has a plain reply address."""
+
+
+class Sync(msgspec.Struct, frozen=True):
+    """A former asks what the slot holds; ``k`` counts up per slot."""
+
+    lane: int
+    epoch: int
+    former: str
+    k: int
+
+
+def encode_sync(sync: Sync) -> bytes:
+    message = pb.Order(
+        sync=pb.Sync(
+            lane=sync.lane,
+            epoch=sync.epoch,
+            former=bytes.fromhex(sync.former),
+            k=sync.k,
+        )
+    )
+    return message.SerializeToString()
+
+
+def encode_batch(dispatch: Dispatch, stamp: BatchStamp, served: ServedVersion) -> bytes:
+    """All requests of ``dispatch`` have one compatibility key of ``served``.
+
+    Raises :class:`headrace.errors.RequestError` when the key is not ``served``'s.
+    """
+    requests = dispatch.requests
+    shapes = batched_shapes(served, requests[0].shape)
+    body: list[Piece] = []
+    for index, (spec, shape) in enumerate(
+        zip(served.signature.inputs, shapes, strict=True)
+    ):
+        described = pb.BatchTensor(name=spec.name, datatype=spec.datatype, shape=shape)
+        if ROWS in shape or LENGTH in shape:
+            pieces = [request.tensors[index] for request in requests]
+            described.member_bytes.extend(
+                member_bytes(pieces, [request.rows for request in requests])
+            )
+        else:
+            pieces = [requests[0].tensors[index]]
+        contents = frame(TENSOR_CONTENTS, pieces)
+        body += frame(BATCH_TENSORS, [*contents, described.SerializeToString()])
+    body.append(_described(dispatch, stamp, served).SerializeToString())
+    return b"".join(frame(ORDER_BATCH, body))
+
+
+def decode_order(record: Record) -> Batch | Sync:
+    """Raises :class:`headrace.errors.UndecodableRecord`."""
+    check_schema(dict(record.headers))
+    try:
+        number, content, _ = next(fields(memoryview(record.value or b"")))
+        if number == ORDER_SYNC:
+            return _sync(pb.Sync.FromString(bytes(content)))
+        if number == ORDER_BATCH:
+            return _batch(content)
+    except (DecodeError, ValueError, IndexError, StopIteration) as error:
+        raise UndecodableRecord(f"not an order: {error}") from error
+    raise UndecodableRecord(f"not an order: field {number}")
+
+
+def _described(
+    dispatch: Dispatch, stamp: BatchStamp, served: ServedVersion
+) -> pb.Batch:
+    requests = dispatch.requests
+    sources = SourceTable(request.source for request in requests)
+    tenants, tenant_index = index_into(request.tenant for request in requests)
+    addresses, address_index = _addresses(requests)
+    message = pb.Batch(
+        batch=bytes.fromhex(dispatch.batch),
+        lane=stamp.lane,
+        epoch=stamp.epoch,
+        former=bytes.fromhex(stamp.former),
+        incarnation=stamp.incarnation,
+        lease_ms=stamp.lease_us // 1000,
+        latest_start_us=stamp.latest_start_us or 0,
+        release_reason=dispatch.reason,
+        padded_rows=dispatch.padded_rows,
+        predicted_us=dispatch.predicted_us,
+        model=served.model,
+        version=served.version,
+        sources=sources.table,
+        source_index=sources.index,
+        offsets=sources.offsets,
+        addresses=addresses,
+        address_index=address_index,
+        tenants=tenants,
+        tenant_index=tenant_index,
+        ids=[request.id for request in requests],
+        rows=[request.rows for request in requests],
+        attempts=[request.attempt for request in requests],
+    )
+    if served.padding:
+        message.lengths.extend(request.length for request in requests)
+    if any(address.partition == PLAIN for address in addresses):
+        message.client_ids.extend(request.client_id for request in requests)
+    return message
+
+
+def _addresses(
+    requests: Sequence[Request],
+) -> tuple[list[pb.ReplyPartition], list[int]]:
+    found, index = index_into(
+        request.reply_to for request in requests if request.reply_to
+    )
+    places = iter(index)
+    return (
+        [
+            pb.ReplyPartition(
+                topic=topic, partition=PLAIN if partition is None else partition
+            )
+            for topic, partition in found
+        ],
+        [next(places) if request.reply_to else NO_REPLY for request in requests],
+    )
+
+
+def _sync(message: pb.Sync) -> Sync:
+    return Sync(message.lane, message.epoch, message.former.hex(), message.k)
+
+
+def _batch(content: memoryview) -> Batch:
+    tensors = []
+    at = 0
+    for number, part, end in fields(content):
+        if number != BATCH_TENSORS:
+            break
+        tensors.append(_tensor(part))
+        at = end
+    message = pb.Batch.FromString(bytes(content[at:]))
+    addresses: list[ReplyAddress | None] = [
+        ReplyAddress(each.topic, None if each.partition == PLAIN else each.partition)
+        for each in message.addresses
+    ]
+    addresses.append(None)  # index NO_REPLY
+    tenants = list(message.tenants)
+    batch = Batch(
+        batch=message.batch.hex(),
+        stamp=BatchStamp(
+            lane=message.lane,
+            epoch=message.epoch,
+            former=message.former.hex(),
+            incarnation=message.incarnation,
+            lease_us=message.lease_ms * 1000,
+            latest_start_us=message.latest_start_us or None,
+        ),
+        release_reason=message.release_reason,
+        padded_rows=message.padded_rows,
+        predicted_us=message.predicted_us,
+        model=message.model,
+        version=message.version,
+        tensors=tuple(tensors),
+        ids=list(message.ids),
+        tenants=[tenants[index] for index in message.tenant_index],
+        sources=sources_of(message),
+        addresses=[addresses[index] for index in message.address_index],
+        rows=list(message.rows),
+        lengths=list(message.lengths),
+        attempts=list(message.attempts),
+        client_ids=list(message.client_ids),
+    )
+    _check_columns(batch)
+    return batch
+
+
+def _tensor(part: memoryview) -> BatchedTensor:
+    number, contents, at = next(fields(part))
+    if number != TENSOR_CONTENTS:
+        raise DecodeError("a tensor's contents come first")
+    described = pb.BatchTensor.FromString(bytes(part[at:]))
+    return BatchedTensor(
+        name=described.name,
+        datatype=Datatype(described.datatype),
+        shape=tuple(described.shape),
+        data=contents,
+        member_bytes=tuple(described.member_bytes) or None,
+    )
+
+
+def _check_columns(batch: Batch) -> None:
+    members = len(batch.ids)
+    columns: Iterable[Sequence[object]] = (
+        batch.tenants,
+        batch.sources,
+        batch.addresses,
+        batch.rows,
+        batch.attempts,
+        batch.lengths or batch.ids,
+        batch.client_ids or batch.ids,
+        *(tensor.member_bytes or batch.ids for tensor in batch.tensors),
+    )
+    if not members or any(len(column) != members for column in columns):
+        raise ValueError("columns of different length")
+    if min(batch.rows) < 1:
+        raise ValueError("a member without rows")

@@ -1,0 +1,281 @@
+"""Answers on their way back: many in one record to an ingress, one to anybody else.
+
+A worker writes results alone, a batch former errors alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from headrace.domain import Datatype, Reason, Source, Tensor, Terminal
+from headrace.errors import UndecodableRecord
+from headrace.wire import headers as names
+from headrace.wire._generated import headrace_pb2 as pb
+from headrace.wire._generated import open_inference_pb2 as oip
+from headrace.wire.batches import Batch
+from headrace.wire.columns import collapsed, expanded
+from headrace.wire.compatibility import LENGTH, ROWS
+from headrace.wire.framing import Piece, fields, frame, member_bytes
+from headrace.wire.records import Outgoing, Record
+
+__all__ = [
+    "Answer",
+    "BatchedOutput",
+    "Replies",
+    "RunFacts",
+    "decode_replies",
+    "encode_refusals",
+    "encode_replies",
+    "plain_refusal",
+    "plain_reply",
+]
+
+REPLY_TENSORS = 11
+TENSOR_CONTENTS = 4
+RAW_OUTPUT_CONTENTS = 6
+
+
+class BatchedOutput(msgspec.Struct, frozen=True):
+    """One output of the members that a record answers. ``shape`` has
+    :data:`headrace.wire.ROWS` on the batch axis and :data:`headrace.wire.LENGTH` on
+    an axis cut to each member's length; with neither, ``pieces`` is the one value
+    that all members share, else a piece each."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    pieces: tuple[bytes | memoryview, ...]
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """How a batch ran; ``worker`` is ``<slot>/<incarnation>``."""
+
+    worker: str
+    wait_us: int
+    input_us: int
+    run_us: int
+    output_us: int
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What one request gets: outputs, or a reason and its text."""
+
+    id: str
+    tenant: str
+    rows: int
+    attempt: int
+    outputs: tuple[Tensor, ...]
+    reason: Reason | None
+    text: str
+    retry_after_us: int | None
+
+
+class Replies(msgspec.Struct, frozen=True):
+    """A record of ``replies.<cell>``. Model and version are those that ran; both are
+    empty in a record of errors."""
+
+    batch: str
+    model: str
+    version: str
+    epoch: int
+    batch_rows: int
+    facts: RunFacts
+    answers: list[Answer]
+
+
+def encode_replies(
+    batch: Batch,
+    members: Sequence[int],
+    outputs: Sequence[BatchedOutput],
+    facts: RunFacts,
+) -> bytes:
+    """Results of these members of ``batch``, all with one reply address."""
+    rows = [batch.rows[member] for member in members]
+    body: list[Piece] = []
+    for output in outputs:
+        described = pb.ReplyTensor(
+            name=output.name, datatype=output.datatype, shape=output.shape
+        )
+        if ROWS in output.shape or LENGTH in output.shape:
+            described.member_bytes.extend(member_bytes(output.pieces, rows))
+        contents = frame(TENSOR_CONTENTS, output.pieces)
+        body += frame(REPLY_TENSORS, [*contents, described.SerializeToString()])
+    message = pb.Replies(
+        batch=bytes.fromhex(batch.batch),
+        model=batch.model,
+        version=batch.version,
+        worker=facts.worker,
+        epoch=batch.stamp.epoch,
+        batch_rows=sum(batch.rows),
+        wait_us=facts.wait_us,
+        input_us=facts.input_us,
+        run_us=facts.run_us,
+        output_us=facts.output_us,
+        ids=[batch.ids[member] for member in members],
+        tenants=collapsed([batch.tenants[member] for member in members]),
+        rows=rows,
+        lengths=[batch.lengths[member] for member in members] if batch.lengths else (),
+        attempts=collapsed([batch.attempts[member] for member in members]),
+    )
+    body.append(message.SerializeToString())
+    return b"".join(body)
+
+
+def encode_refusals(epoch: int, terminals: Sequence[Terminal]) -> bytes:
+    """Errors for requests that all have one reply address."""
+    return pb.Replies(
+        epoch=epoch,
+        ids=[terminal.id for terminal in terminals],
+        tenants=collapsed([terminal.tenant for terminal in terminals]),
+        rows=[1] * len(terminals),
+        attempts=collapsed([terminal.attempt for terminal in terminals]),
+        reasons=[terminal.reason for terminal in terminals],
+        texts=[terminal.text for terminal in terminals],
+        retry_after_us=[terminal.retry_after_us or 0 for terminal in terminals],
+    ).SerializeToString()
+
+
+def decode_replies(record: Record) -> Replies | None:
+    """None for a plain reply, which is not for an ingress. Tensors are slices of the
+    record's value.
+
+    Raises :class:`headrace.errors.UndecodableRecord`.
+    """
+    headers = dict(record.headers)
+    if names.CE_ID in headers:
+        return None
+    names.check_schema(headers)
+    try:
+        return _replies(memoryview(record.value or b""))
+    except (DecodeError, ValueError, IndexError) as error:
+        raise UndecodableRecord(f"no replies: {error}") from error
+
+
+def plain_reply(batch: Batch, member: int, outputs: Sequence[Tensor]) -> Outgoing:
+    """A result as any reader of the protocol understands it."""
+    message = oip.ModelInferResponse(
+        model_name=batch.model,
+        model_version=batch.version,
+        id=batch.client_ids[member] if batch.client_ids else "",
+    )
+    raws: list[Piece] = []
+    for output in outputs:
+        message.outputs.add(
+            name=output.name, datatype=output.datatype, shape=output.shape
+        )
+        raws += frame(RAW_OUTPUT_CONTENTS, [output.data])
+    value = b"".join([message.SerializeToString(), *raws])
+    headers = _plain_headers(batch.ids[member], batch.sources[member], names.STATUS_OK)
+    return Outgoing(batch.ids[member].encode(), headers, value)
+
+
+def plain_refusal(terminal: Terminal) -> Outgoing:
+    """An error for whoever reads plain replies; its text is the response's parameter
+    ``error``."""
+    message = oip.ModelInferResponse(
+        model_name=terminal.model,
+        model_version=terminal.version,
+        id=terminal.client_id,
+        parameters={"error": oip.InferParameter(string_param=terminal.text)},
+    )
+    headers = _plain_headers(terminal.id, terminal.source, names.STATUS_ERROR)
+    headers.append((names.REASON, terminal.reason.encode()))
+    return Outgoing(terminal.id.encode(), headers, message.SerializeToString())
+
+
+def _plain_headers(
+    request_id: str, source: Source, status: bytes
+) -> list[tuple[str, bytes | None]]:
+    return [
+        (names.CE_ID, request_id.encode()),
+        (names.STATUS, status),
+        (names.SOURCE, names.source_text(source)),
+        *names.PROTOBUF_HEADERS,
+    ]
+
+
+def _replies(view: memoryview) -> Replies:
+    parts = []
+    at = 0
+    for number, part, end in fields(view):
+        if number != REPLY_TENSORS:
+            break
+        parts.append(part)
+        at = end
+    message = pb.Replies.FromString(bytes(view[at:]))
+    members = len(message.ids)
+    rows = list(message.rows)
+    lengths = list(message.lengths) or [0] * members
+    if len(rows) != members or min(rows, default=0) < 1:
+        raise ValueError(f"rows {rows} for {members} members")
+    columns = [_outputs(part, rows, lengths) for part in parts]
+    reasons = [Reason(each) for each in message.reasons]
+    outcomes: Iterator[tuple[Reason | None, str, int]] = (
+        zip(reasons, message.texts, message.retry_after_us, strict=True)
+        if reasons
+        else iter([(None, "", 0)] * members)
+    )
+    outputs: Iterator[tuple[Tensor, ...]] = (
+        zip(*columns, strict=True) if columns else iter([()] * members)
+    )
+    answers = [
+        Answer(id_, tenant, count, attempt, tensors, reason, text, retry or None)
+        for id_, tenant, count, attempt, tensors, (reason, text, retry) in zip(
+            message.ids,
+            expanded(message.tenants, members),
+            rows,
+            expanded(message.attempts, members),
+            outputs,
+            outcomes,
+            strict=True,
+        )
+    ]
+    facts = RunFacts(
+        worker=message.worker,
+        wait_us=message.wait_us,
+        input_us=message.input_us,
+        run_us=message.run_us,
+        output_us=message.output_us,
+    )
+    return Replies(
+        batch=message.batch.hex(),
+        model=message.model,
+        version=message.version,
+        epoch=message.epoch,
+        batch_rows=message.batch_rows,
+        facts=facts,
+        answers=answers,
+    )
+
+
+def _outputs(part: memoryview, rows: list[int], lengths: list[int]) -> list[Tensor]:
+    """The members' slices of one output."""
+    number, contents, at = next(fields(part))
+    if number != TENSOR_CONTENTS:
+        raise DecodeError("a tensor's contents come first")
+    described = pb.ReplyTensor.FromString(bytes(part[at:]))
+    name, datatype = described.name, Datatype(described.datatype)
+    dims = tuple(described.shape)
+    if ROWS not in dims and LENGTH not in dims:
+        return [Tensor(name, datatype, dims, contents)] * len(rows)
+    sizes = list(described.member_bytes)
+    if not sizes:
+        unit = len(contents) // sum(rows)
+        sizes = [unit * count for count in rows]
+    if sum(sizes) != len(contents):
+        raise ValueError(f"output '{name}' does not divide among its members")
+    shapes = {
+        pair: tuple({ROWS: pair[0], LENGTH: pair[1]}.get(dim, dim) for dim in dims)
+        for pair in set(zip(rows, lengths, strict=True))
+    }
+    bounds = pairwise(accumulate(chain((0,), sizes)))
+    return [
+        Tensor(name, datatype, shapes[pair], contents[start:end])
+        for (start, end), pair in zip(
+            bounds, zip(rows, lengths, strict=True), strict=True
+        )
+    ]
