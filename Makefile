@@ -18,6 +18,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make .venv, with the command .venv/bin/headrace
+	@echo "Ready: .venv/bin/headrace"
 
 demo: $(READY) ## start everything, send real inputs to real models, print figures
 	@$(BIN)/headrace demo $(ARGS)

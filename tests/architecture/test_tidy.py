@@ -87,6 +87,8 @@ def public_names(tree: ast.Module) -> set[str]:
                 }
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
+            case _:
+                pass
     return {
         name for name in names if not name.startswith("_") and name != "annotations"
     }
@@ -97,6 +99,8 @@ def declared_names(tree: ast.Module) -> list[str] | None:
         match node:
             case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
                 return list(ast.literal_eval(value))
+            case _:
+                pass
     return None
 
 

@@ -1,0 +1,136 @@
+"""docker-compose.yml and the Dockerfile, checked without a container."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+import yaml
+
+from headrace.embedded import KAFKA_VERSION
+from headrace.embedded.properties import server_properties
+from tests.architecture.checkout import ROOT, project
+
+COMPOSE: dict[str, Any] = yaml.safe_load(
+    (ROOT / "docker-compose.yml").read_text("utf-8")
+)
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+STAGES = dict(
+    re.findall(r"^FROM base AS (\w+)\n((?:(?!FROM ).*\n)*)", DOCKERFILE, re.MULTILINE)
+)
+# Where the broker listens and keeps its log is another matter in a container.
+OF_THE_PLACE = {
+    "advertised.listeners",
+    "controller.quorum.bootstrap.servers",
+    "listeners",
+    "log.dirs",
+}
+# What only a small heap or a busy two-core machine needs.
+OF_THE_SIZE = {
+    "background.threads",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.min.session.timeout.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+}
+
+
+def run_tool(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [Path(sys.executable).with_name(command[0]), *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_compose_keeps_to_its_schema() -> None:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    done = run_tool("check-jsonschema", *schema, "docker-compose.yml")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_dockerfile_is_clean() -> None:
+    done = run_tool("hadolint", "Dockerfile")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_every_built_service_is_a_stage_of_its_name() -> None:
+    built = {
+        name: service["build"]["target"]
+        for name, service in COMPOSE["services"].items()
+        if "build" in service
+    }
+    assert built == {name: name for name in STAGES if name != "ctl"}
+
+
+def test_every_config_is_used_and_readable() -> None:
+    used = {
+        config["source"]: config["target"]
+        for service in COMPOSE["services"].values()
+        for config in service.get("configs", [])
+    }
+    assert used.keys() == COMPOSE["configs"].keys()
+    for name, target in used.items():
+        content = COMPOSE["configs"][name]["content"]
+        parsed = (
+            json.loads(content) if target.endswith(".json") else yaml.safe_load(content)
+        )
+        assert parsed, name
+
+
+def test_kafka_in_the_container_is_set_up_as_the_embedded_one() -> None:
+    kafka = COMPOSE["services"]["kafka"]
+    assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    text = server_properties(
+        port=1, controller_port=2, log_folder=Path("/x"), batch_bytes_max=16 << 20
+    )
+    embedded = dict(line.split("=", 1) for line in text.splitlines())
+    contained = {
+        name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)
+        for name, value in kafka["environment"].items()
+    }
+    for name in embedded.keys() - OF_THE_PLACE - OF_THE_SIZE:
+        assert contained[name] == embedded[name], name
+
+
+def test_the_image_pins_the_uv_of_the_makefile() -> None:
+    pins = r"UV_VERSION ?:?= ?(\S+)\s.*?UV_SHA256 ?:?= ?(\w+)"
+    makefile = re.search(pins, (ROOT / "Makefile").read_text("utf-8"), re.DOTALL)
+    image = re.search(pins, DOCKERFILE, re.DOTALL)
+    assert makefile is not None
+    assert image is not None
+    assert image.groups() == makefile.groups()
+
+
+@pytest.mark.parametrize("service", sorted(STAGES))
+def test_an_image_holds_what_its_service_imports(service: str) -> None:
+    if not (ROOT / "services" / service / "__main__.py").exists():
+        pytest.skip("the service does not exist yet")
+    declared = [*project()["project"]["dependencies"]]
+    for extra in re.findall(r"--extra (\w+)", STAGES[service]):
+        declared += project()["project"]["optional-dependencies"][extra]
+    held = {re.split(r"[\[>=<]", line)[0].lower() for line in declared}
+    graph = grimp.build_graph("headrace", "services", include_external_packages=True)
+    # The demo runs from a checkout alone, where everything is installed.
+    for module in graph.find_descendants("services.ctl.demo") & graph.modules:
+        graph.remove_module(module)
+    modules = graph.find_upstream_modules(f"services.{service}", as_package=True)
+    names = {name for name in modules if graph.is_module_squashed(name)}
+    homes = packages_distributions()
+    missing = {
+        name
+        for name in names - sys.stdlib_module_names
+        if not {home.lower() for home in homes.get(name.split(".")[0], [])} & held
+    }
+    assert missing == set()
