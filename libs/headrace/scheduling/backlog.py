@@ -1,0 +1,237 @@
+"""Everything that waits in one lane, kept so that the next question is cheap.
+
+Which lines have work of a priority, which head misses its deadline next, how much a
+tenant has waiting: updated as requests come and go, never searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from headrace.domain import Priority, Reason, Refuse, Request, ServedVersion
+from headrace.scheduling.demand import Demand
+from headrace.scheduling.estimate import RunTimes
+from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.queue import NEVER_US, Entry, KeyQueue, QueueKey
+from headrace.scheduling.settings import SchedulingSettings
+
+__all__ = ["Backlog", "Line"]
+
+LINES_KEPT_MAX = 4096
+"""Lines remembered with their learned run times although nothing waits in them;
+beyond, those idle the longest are forgotten and learn anew."""
+
+
+class Line:
+    """The queue of one (model version, shape), with what is known about it."""
+
+    def __init__(
+        self, key: QueueKey, shape: QueueKey, served: ServedVersion, times: RunTimes
+    ) -> None:
+        self.queue = KeyQueue(key)
+        self.shape = shape
+        """The key under which run times are learned; ``key`` differs from it for a
+        request that runs alone."""
+        self.served = served
+        self.times = times
+        self.demand = Demand()
+
+    @property
+    def alone(self) -> bool:
+        return self.queue.key is not self.shape
+
+    def slots(self) -> frozenset[int]:
+        return self.served.ready_slots | self.served.unloading_slots
+
+    def drain_us(self) -> int:
+        """How long what waits here keeps its slots busy."""
+        row_us = self.times.expected(self.times.rows_max) / self.times.rows_max
+        return int(len(self.queue) * row_us / max(len(self.slots()), 1))
+
+    def head(self, priority: int) -> Entry:
+        return self.queue.bands[priority][0]
+
+
+class Backlog:
+    """All lines of a lane."""
+
+    def __init__(self, settings: SchedulingSettings, tenants: TenantClocks) -> None:
+        self._settings = settings
+        self._tenants = tenants
+        self.control_us = settings.control_hop_us
+        self.response_us = settings.response_hop_us
+        self.busy: tuple[dict[QueueKey, Line], ...] = tuple({} for _ in Priority)
+        """Lines with work of each priority."""
+        self._versions: dict[tuple[str, str], ServedVersion] = {}
+        self._times: dict[QueueKey, RunTimes] = {}
+        self._lines: dict[QueueKey, Line] = {}
+        self._waiting: dict[str, tuple[Line, Entry]] = {}
+        self._counts: dict[tuple[QueueKey, str], int] = {}
+        self._misses: list[tuple[int, int, QueueKey]] = []
+        self._seq = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def lines(self) -> Iterator[Line]:
+        return iter(self._lines.values())
+
+    def times_of(self, shape: QueueKey) -> RunTimes | None:
+        return self._times.get(shape)
+
+    def add(self, request: Request, now_us: int) -> Refuse | None:
+        """Queue a request; repeating it changes nothing."""
+        if request.key in self._waiting:
+            return None
+        served = self._versions.get((request.model, request.version))
+        if served is None:
+            text = "no worker has the version any more"
+            return Refuse(request, Reason.MODEL_UNAVAILABLE, text)
+        if request.rows > served.max_batch:
+            text = f"{request.rows} rows, and the model runs at most {served.max_batch}"
+            return Refuse(request, Reason.INVALID, text)
+        line = self._line(request, served)
+        part = (line.queue.key, request.tenant)
+        count = self._counts.get(part, 0)
+        online = request.deadline_us is not None
+        if online and count >= self._settings.queue_requests_max:
+            text = f"{count} requests of the tenant wait already"
+            return Refuse(request, Reason.QUEUE_FULL, text, line.drain_us())
+        self._counts[part] = count + 1
+        self._seq += 1
+        entry = line.queue.push(request, self._seq)
+        self._waiting[request.key] = (line, entry)
+        self.busy[request.priority][line.queue.key] = line
+        self._tenants.enqueued(request.tenant)
+        line.demand.arrived(request, now_us)
+        if line.head(request.priority) is entry:
+            self._watch(line, request.priority)
+        return None
+
+    def withdraw(self, key: str) -> None:
+        found = self._waiting.get(key)
+        if found is not None:
+            line, entry = found
+            self.remove(line, [entry])
+
+    def remove(self, line: Line, entries: list[Entry]) -> None:
+        """Take queued entries of one line out."""
+        line.queue.remove_all(entries)
+        for entry in entries:
+            request = entry.request
+            del self._waiting[request.key]
+            self._tenants.dequeued(request.tenant)
+            part = (line.queue.key, request.tenant)
+            self._counts[part] -= 1
+            if not self._counts[part]:
+                del self._counts[part]
+        for priority in {entry.request.priority for entry in entries}:
+            if line.queue.bands[priority]:
+                self._watch(line, priority)
+            else:
+                del self.busy[priority][line.queue.key]
+        if line.alone and not len(line.queue):
+            del self._lines[line.queue.key]
+
+    def change_version(self, served: ServedVersion) -> list[Refuse]:
+        """Take in a version's slots and limits; without slots, end what waits."""
+        name = (served.model, served.version)
+        gone = not served.ready_slots and not served.unloading_slots
+        before = self._versions.pop(name, None)
+        if not gone:
+            self._versions[name] = served
+        resized = before is not None and before.max_batch != served.max_batch
+        ended: list[Refuse] = []
+        for key, line in list(self._lines.items()):
+            if (key.model, key.version) != name:
+                continue
+            line.served = served
+            if gone:
+                ended += self._end(line)
+                self._lines.pop(key, None)
+                self._times.pop(line.shape, None)
+            elif resized:
+                line.times = self._times[line.shape] = self._new_times(served)
+        return ended
+
+    def last_start_us(self, line: Line, entry: Entry) -> int:
+        """Latest start of a run of ``entry`` alone that makes its deadline."""
+        run_us = line.times.bound(entry.request.rows)
+        return entry.deadline_us - run_us - self.response_us
+
+    def missing(self, now_us: int) -> Iterator[tuple[Line, int]]:
+        """Lines and priorities whose head may have become hopeless by now."""
+        while self._misses and self._misses[0][0] < now_us:
+            _, priority, key = heappop(self._misses)
+            line = self._lines.get(key)
+            if line is not None and line.queue.bands[priority]:
+                yield line, priority
+
+    def next_miss_us(self) -> int | None:
+        return self._misses[0][0] + 1 if self._misses else None
+
+    def by_urgency(self, priority: int) -> list[Line]:
+        """Lines with work of ``priority``, the one that must leave first in front."""
+        lines = list(self.busy[priority].values())
+        if len(lines) > 1:
+            lines.sort(key=lambda line: self._urgency(line, priority))
+        return lines
+
+    def _urgency(self, line: Line, priority: int) -> tuple[bool, int, float, int]:
+        band = line.queue.bands[priority]
+        head = band[0]
+        tenants = self._tenants
+        aside = tenants.contended and all(
+            tenants.is_out_of_profile(entry.request.tenant) for entry in band[:8]
+        )
+        rows = min(len(band), line.times.rows_max)
+        leave_by_us = head.deadline_us - line.times.bound(rows)
+        return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
+
+    def _line(self, request: Request, served: ServedVersion) -> Line:
+        shape = key = QueueKey(request.model, request.version, request.shape)
+        if request.alone:
+            key = shape._replace(shape=f"{request.shape} alone {request.key}")
+        line = self._lines.get(key)
+        if line is None:
+            self._forget_idle()
+            times = self._times.get(shape)
+            if times is None:
+                times = self._times[shape] = self._new_times(served)
+            line = self._lines[key] = Line(key, shape, served, times)
+        return line
+
+    def _forget_idle(self) -> None:
+        if len(self._lines) < LINES_KEPT_MAX:
+            return
+        idle = [line for line in self._lines.values() if not len(line.queue)]
+        idle.sort(key=lambda line: line.demand.arrived_at_us)
+        for line in idle[: max(len(idle) // 2, 1)]:
+            del self._lines[line.queue.key]
+            self._times.pop(line.shape, None)
+
+    def _new_times(self, served: ServedVersion) -> RunTimes:
+        return RunTimes(
+            served.max_batch, served.run_us, quantile=self._settings.quantile
+        )
+
+    def _end(self, line: Line) -> list[Refuse]:
+        ended: list[Refuse] = []
+        for band in line.queue.bands:
+            if band:
+                entries = list(band)
+                self.remove(line, entries)
+                text = "the version was removed"
+                ended += [
+                    Refuse(entry.request, Reason.MODEL_UNAVAILABLE, text)
+                    for entry in entries
+                ]
+        return ended
+
+    def _watch(self, line: Line, priority: int) -> None:
+        """Note when the head of a band can no longer make it even on an idle slot."""
+        head = line.head(priority)
+        if head.deadline_us != NEVER_US:
+            at_us = self.last_start_us(line, head) - self.control_us
+            heappush(self._misses, (at_us, priority, line.queue.key))

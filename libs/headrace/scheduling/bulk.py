@@ -1,0 +1,48 @@
+"""How long bulk work may hold a worker beside online traffic.
+
+A run is not interrupted, so an online batch waits for the bulk run before it. That
+wait is bounded by a part of the shortest time limit of late, and by half of what the
+tightest queue can spare.
+"""
+
+from __future__ import annotations
+
+from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.settings import SchedulingSettings
+
+__all__ = ["BulkLimit"]
+
+KEPT_US = 50_000
+
+
+class BulkLimit:
+    """The bound, found anew every 50 ms."""
+
+    def __init__(self, settings: SchedulingSettings, backlog: Backlog) -> None:
+        self._settings = settings
+        self._backlog = backlog
+        self._limit_us: int | None = None
+        self._until_us = -1
+
+    def limit_us(self, now_us: int) -> int | None:
+        """Longest bulk run; None: there was no online traffic of late."""
+        if now_us >= self._until_us:
+            self._until_us = now_us + KEPT_US
+            limits = [self._spare_us(line, now_us) for line in self._backlog.lines()]
+            self._limit_us = min(
+                (limit for limit in limits if limit is not None), default=None
+            )
+        return self._limit_us
+
+    def _spare_us(self, line: Line, now_us: int) -> int | None:
+        """How long the line's online requests can stand to be kept waiting."""
+        seen_us = line.demand.online_at_us
+        if seen_us < 0 or now_us - seen_us > self._settings.online_memory_us:
+            return None
+        budget_us = line.demand.budget_us()
+        assert budget_us is not None
+        hops_us = self._backlog.control_us + self._backlog.response_us
+        spare_us = budget_us - hops_us
+        target = line.demand.target_rows(line.times, hops_us, now_us)
+        slack_us = 0.5 * (spare_us - line.times.bound(target))
+        return int(max(min(self._settings.bulk_chunk * spare_us, slack_us), 0.0))

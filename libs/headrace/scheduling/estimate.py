@@ -1,0 +1,168 @@
+"""How long a batch will run: learned per model version, shape and number of rows.
+
+A worker runs exactly the rows that it was sent, so times of neighbouring sizes are
+made comparable by an affine fit and the measured ones of a ladder step (powers of
+two, the probed sizes and the limit) correct it: profiles of real models are flat,
+stepped or linear, and the fit alone is up to two thirds off.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Mapping
+
+__all__ = ["RunTimes"]
+
+SAMPLES_FIT = 256
+SAMPLES_STEP = 64
+SAMPLES_TRUSTED = 5
+UNTRUSTED_FACTOR = 1.25
+REFRESH_EVERY = 8
+REFRESH_ALWAYS_BELOW = 32
+DRIFT_UP = 1.1
+DRIFT_DOWN = 0.99
+DRIFT_MAX = 2.0
+OVERRUN_RATE_MAX = 0.05
+OVERRUN_MEMORY = 100
+UNKNOWN_US = 10_000
+"""Expected run time of a version that announced nothing and never ran."""
+UNKNOWN_EXTREME_US = 10_000_000
+"""Its 99th percentile, from which the delivery protocol builds leases (§6.4)."""
+
+
+class RunTimes:
+    """Run times in microseconds by rows, from 1 to ``rows_max``.
+
+    ``expected(rows)`` is the mean; ``bound(rows)`` the quantile by which deadlines
+    are judged; ``extreme(rows)`` the 99th percentile for leases. All three never fall
+    with more rows.
+    """
+
+    def __init__(
+        self, rows_max: int, prior_us: Mapping[int, int], *, quantile: float
+    ) -> None:
+        self.rows_max = rows_max
+        self._quantile = quantile
+        steps = {1 << n for n in range(rows_max.bit_length()) if 1 << n <= rows_max}
+        steps |= {rows_max, *(rows for rows in prior_us if 1 <= rows <= rows_max)}
+        self.ladder = sorted(steps)
+        self._prior = sorted(
+            (rows, us) for rows, us in prior_us.items() if 1 <= rows <= rows_max
+        )
+        self._recent: deque[tuple[int, int]] = deque(maxlen=SAMPLES_FIT)
+        self._steps: list[deque[tuple[int, int]]] = [
+            deque(maxlen=SAMPLES_STEP) for _ in self.ladder
+        ]
+        self._seen = 0
+        self._drift = 1.0
+        self._overrun_rate = 0.0
+        self._expected: list[int] = []
+        self._bound: list[int] = []
+        self._extreme: list[int] = []
+        self._refresh()
+
+    def expected(self, rows: int) -> int:
+        return self._expected[min(rows, self.rows_max)]
+
+    def bound(self, rows: int) -> int:
+        return self._bound[min(rows, self.rows_max)]
+
+    def extreme(self, rows: int) -> int:
+        return self._extreme[min(rows, self.rows_max)]
+
+    def rows_within(self, time_us: int) -> int:
+        """Most rows whose bound is at most ``time_us``; 0: not even one."""
+        return bisect_right(self._bound, time_us) - 1
+
+    def ladder_up(self, rows: int) -> int:
+        return self.ladder[bisect_left(self.ladder, min(rows, self.rows_max))]
+
+    def ladder_down(self, rows: int) -> int:
+        """The largest step below ``rows``, or 0."""
+        place = bisect_left(self.ladder, rows)
+        return self.ladder[place - 1] if place else 0
+
+    def observe(self, rows: int, run_us: int) -> None:
+        """Take in a measured run."""
+        rows = min(max(rows, 1), self.rows_max)
+        overran = run_us > self._bound[rows]
+        self._overrun_rate += (overran - self._overrun_rate) / OVERRUN_MEMORY
+        if self._overrun_rate > OVERRUN_RATE_MAX:
+            self._drift = min(self._drift * DRIFT_UP, DRIFT_MAX)
+            self._overrun_rate = OVERRUN_RATE_MAX / 2
+        elif self._drift > 1.0:
+            self._drift = max(self._drift * DRIFT_DOWN, 1.0)
+        self._recent.append((rows, run_us))
+        self._steps[bisect_left(self.ladder, rows)].append((rows, run_us))
+        self._seen += 1
+        if self._seen < REFRESH_ALWAYS_BELOW or self._seen % REFRESH_EVERY == 0:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        alpha, beta = self._affine()
+        base = [max(alpha + beta * rows, 1.0) for rows in range(self.rows_max + 1)]
+        expected, bound, extreme = [0.0], [0.0], [0.0]
+        for place, step in enumerate(self.ladder):
+            first = self.ladder[place - 1] + 1 if place else 1
+            mean, high, highest = self._ratios(place, base)
+            untrusted = len(self._steps[place]) < SAMPLES_TRUSTED
+            least = self._announced_extreme(step) if untrusted else 0.0
+            for rows in range(first, step + 1):
+                expected.append(max(base[rows] * mean, expected[-1]))
+                bound.append(max(base[rows] * high * self._drift, bound[-1]))
+                tail = max(base[rows] * highest * self._drift, least)
+                extreme.append(max(tail, extreme[-1]))
+        self._expected = [int(us) for us in expected]
+        self._bound = [int(us) + 1 if us else 0 for us in bound]
+        self._extreme = [int(us) + 1 if us else 0 for us in extreme]
+
+    def _ratios(self, place: int, base: list[float]) -> tuple[float, float, float]:
+        """Mean, quantile and 99th percentile of a step's runs against the fit."""
+        samples = self._steps[place]
+        if len(samples) < SAMPLES_TRUSTED:
+            return 1.0, UNTRUSTED_FACTOR, UNTRUSTED_FACTOR
+        ratios = sorted(run_us / base[rows] for rows, run_us in samples)
+        count = len(ratios)
+        high = ratios[min(int(self._quantile * count), count - 1)]
+        median = ratios[count // 2]
+        spread = sorted(abs(ratio - median) for ratio in ratios)[count // 2]
+        # The median deviation times 1.48 is the standard deviation of a normal
+        # distribution, and one outlier does not move it.
+        high = max(high, median + 2 * 1.48 * spread)
+        highest = max(ratios[min(int(0.99 * count), count - 1)], high)
+        kept = ratios[: count - count // 16]
+        return sum(kept) / len(kept), high, highest
+
+    def _announced_extreme(self, rows: int) -> float:
+        """Twice the announced time of the next larger probed size."""
+        larger = [us for probed, us in self._prior if probed >= rows]
+        return 2.0 * larger[0] if larger else float(UNKNOWN_EXTREME_US)
+
+    def _affine(self) -> tuple[float, float]:
+        """Least squares over the recent runs, or over the probe's; both >= 0."""
+        points = (
+            list(self._recent)
+            if len(self._recent) >= SAMPLES_TRUSTED
+            else [*self._prior, *self._recent]
+        )
+        if not points:
+            return float(UNKNOWN_US), 0.0
+        count = len(points)
+        mean_rows = sum(rows for rows, _ in points) / count
+        mean_us = sum(us for _, us in points) / count
+        spread = sum((rows - mean_rows) ** 2 for rows, _ in points)
+        if spread < 1e-9:
+            return self._through(mean_rows, mean_us)
+        beta = sum((rows - mean_rows) * (us - mean_us) for rows, us in points) / spread
+        beta = min(max(beta, 0.0), mean_us / mean_rows)
+        return mean_us - beta * mean_rows, beta
+
+    def _through(self, mean_rows: float, mean_us: float) -> tuple[float, float]:
+        """One size only: keep the probe's slope, or call it flat."""
+        if len(self._prior) < 2:
+            return mean_us, 0.0
+        (rows_low, us_low), (rows_high, us_high) = self._prior[0], self._prior[-1]
+        beta = max((us_high - us_low) / (rows_high - rows_low), 0.0)
+        beta = min(beta, mean_us / mean_rows)
+        return mean_us - beta * mean_rows, beta

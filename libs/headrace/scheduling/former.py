@@ -1,0 +1,428 @@
+"""The batch former's mind: what leaves next, to which worker, and what is given up.
+
+One per lane. Requests wait in queues per (model version, shape) and priority; nothing
+is bound to a worker before that worker has a credit (late binding). Pure: no clock,
+no I/O, no dice; the same events give the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, assert_never
+
+from headrace.domain import (
+    Arrived,
+    BatchEnded,
+    Dispatch,
+    Event,
+    HopsMeasured,
+    Priority,
+    Reason,
+    Refuse,
+    ReleaseReason,
+    SchedulerDecision,
+    SlotChanged,
+    Ticked,
+    VersionChanged,
+    Withdrawn,
+)
+from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.bulk import BulkLimit
+from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
+from headrace.scheduling.selection import Selection, Terms, select
+from headrace.scheduling.settings import SchedulingSettings
+from headrace.scheduling.shares import Shares
+from headrace.scheduling.slots import UNKNOWN_RUN_US, Slot, Slots
+
+__all__ = ["BatchFormer"]
+
+
+GAIN_MIN = 0.03
+"""Least saving per row for which a batch waits for the next ladder step."""
+COMPANY_MIN = 0.5
+"""Expected arrivals before the last moment, below which nobody is waited for."""
+COMPANION_CHARGE = 0.25
+"""Part of its cost that a request pays when it rides in a more urgent batch."""
+
+
+class Choice(NamedTuple):
+    """A batch about to leave."""
+
+    line: Line
+    priority: int
+    slot: Slot
+    chosen: Selection
+    reason: ReleaseReason
+    start_us: int
+
+
+class BatchFormer:
+    """The scheduling core behind :class:`headrace.domain.Scheduler`."""
+
+    def __init__(
+        self, settings: SchedulingSettings, *, batch_ids: Iterator[str]
+    ) -> None:
+        self._settings = settings
+        self._batch_ids = batch_ids
+        self._tenants = TenantClocks({}, burst_us=settings.burst_us)
+        self._backlog = Backlog(settings, self._tenants)
+        self._shares = Shares(settings.shares)
+        self._bulk = BulkLimit(settings, self._backlog)
+        self._slots = Slots()
+        self._running: dict[str, tuple[QueueKey, int]] = {}
+        self._refused: list[SchedulerDecision] = []
+        self._sendable_at_us: int | None = None
+        self._wakeup_us: int | None = None
+
+    def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
+        match event:
+            case Arrived(request=request):
+                refused = self._backlog.add(request, now_us)
+                if refused is not None:
+                    self._refused.append(refused)
+            case Ticked():
+                return self._decide(now_us)
+            case SlotChanged():
+                self._change_slot(event, now_us)
+            case BatchEnded():
+                self._end_batch(event, now_us)
+            case Withdrawn(key=key):
+                self._backlog.withdraw(key)
+            case VersionChanged(served=served):
+                self._refused += self._backlog.change_version(served)
+            case HopsMeasured(control_us=control_us, response_us=response_us):
+                self._backlog.control_us = control_us
+                self._backlog.response_us = response_us
+            case _:
+                assert_never(event)
+        self._wakeup_us = now_us
+        return []
+
+    def wakeup_at_us(self) -> int | None:
+        return self._wakeup_us
+
+    def _decide(self, now_us: int) -> list[SchedulerDecision]:
+        decisions = self._refused
+        self._refused = []
+        self._drop_missed(now_us, decisions)
+        while (choice := self._choose(now_us, decisions)) is not None:
+            self._dispatch(choice, now_us, decisions)
+        self._wakeup_us = self._next_wakeup_us()
+        return decisions
+
+    def _choose(self, now_us: int, decisions: list[SchedulerDecision]) -> Choice | None:
+        """The batch that gets the next free credit, or None: nothing is sendable."""
+        self._sendable_at_us = None
+        if not len(self._backlog):
+            return None
+        slots = self._slots.open_at(now_us, ahead_us=2 * self._backlog.control_us)
+        if not slots:
+            return None
+        for priority, is_owed in self._bands_in_order(now_us):
+            for line in self._backlog.by_urgency(priority):
+                slot = self._slot_for(line, priority, slots)
+                if slot is None:
+                    continue
+                choice = self._consider(line, priority, slot, now_us, decisions)
+                if choice is not None:
+                    if is_owed:
+                        choice = choice._replace(reason=ReleaseReason.OWED)
+                    return choice
+        return None
+
+    def _consider(
+        self,
+        line: Line,
+        priority: int,
+        slot: Slot,
+        now_us: int,
+        decisions: list[SchedulerDecision],
+    ) -> Choice | None:
+        """What ``line`` would send to ``slot`` now, if anything."""
+        start_us = max(now_us + self._backlog.control_us, slot.free_at_us(now_us))
+        self._drop_certain(line, priority, start_us, now_us, decisions)
+        band = line.queue.bands[priority]
+        if not band:
+            return None
+        rows_max = line.served.max_batch
+        if priority == Priority.BULK:
+            rows_max = self._bulk_rows(line, band[0], now_us)
+            if not rows_max:
+                return None
+        hops_us = self._backlog.control_us + self._backlog.response_us
+        terms = Terms(
+            start_us=start_us,
+            response_us=self._backlog.response_us,
+            target_rows=line.demand.target_rows(line.times, hops_us, now_us),
+            rows_max=rows_max,
+            bytes_max=self._settings.batch_bytes_max,
+            gate=self._settings.gate,
+        )
+        chosen = select(band, line.times, self._tenants, terms)
+        if chosen is None:
+            return None
+        send_at_us, reason = self._send_at(line, priority, chosen, terms, slot, now_us)
+        if send_at_us > now_us:
+            earliest = self._sendable_at_us
+            if earliest is None or send_at_us < earliest:
+                self._sendable_at_us = send_at_us
+            return None
+        return Choice(line, priority, slot, chosen, reason, start_us)
+
+    def _bands_in_order(self, now_us: int) -> list[tuple[int, bool]]:
+        """Priorities with work: those owed their share first, then by urgency."""
+        owed: list[tuple[int, bool]] = []
+        plain: list[tuple[int, bool]] = []
+        for priority in Priority:
+            busy = self._backlog.busy[priority]
+            if not busy:
+                continue
+            line = next(iter(busy.values()))
+            rows = min(len(line.queue.bands[priority]), line.served.max_batch)
+            if self._shares.is_owed(priority, line.times.expected(rows)):
+                owed.append((priority, True))
+            plain.append((priority, False))
+        if self._bulk_aged(now_us):
+            plain = [band for band in plain if band[0] != Priority.BULK]
+            place = sum(band[0] < Priority.STANDARD for band in plain)
+            plain.insert(place, (Priority.BULK, False))
+        return owed + plain
+
+    def _bulk_aged(self, now_us: int) -> bool:
+        """Whether the oldest bulk request waits so long that it counts as standard."""
+        return any(
+            now_us - line.queue.bands[Priority.BULK][0].request.arrived_us
+            > self._settings.bulk_ageing_us
+            for line in self._backlog.busy[Priority.BULK].values()
+        )
+
+    @staticmethod
+    def _slot_for(line: Line, priority: int, slots: list[Slot]) -> Slot | None:
+        """The first open slot that has the version, unless the head avoids it."""
+        has = line.slots()
+        avoid = line.queue.bands[priority][0].request.avoid
+        found: Slot | None = None
+        for slot in slots:
+            if slot.number in has:
+                if slot.number != avoid:
+                    return slot
+                found = found or slot
+        return found
+
+    def _bulk_rows(self, line: Line, head: Entry, now_us: int) -> int:
+        """Rows of a bulk batch that keeps an online one waiting no longer than the
+        chunk; 0: not now. A single request is whole, and goes when it is owed."""
+        limit_us = self._bulk.limit_us(now_us)
+        if limit_us is None:
+            return line.served.max_batch
+        rows = line.times.rows_within(limit_us)
+        if rows >= head.request.rows:
+            return rows
+        run_us = line.times.expected(head.request.rows)
+        return head.request.rows if self._shares.is_owed(Priority.BULK, run_us) else 0
+
+    def _send_at(
+        self,
+        line: Line,
+        priority: int,
+        chosen: Selection,
+        terms: Terms,
+        slot: Slot,
+        now_us: int,
+    ) -> tuple[int, ReleaseReason]:
+        """When the batch leaves, and why then."""
+        if line.alone:
+            return now_us, ReleaseReason.ALONE
+        if chosen.rows >= line.served.max_batch:
+            return now_us, ReleaseReason.FULL
+        eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
+        deferral = self._deferral(line, priority)
+        if not deferral or chosen.leaves_some or chosen.victims:
+            return now_us, eager
+        if chosen.rows >= terms.target_rows:
+            return now_us, ReleaseReason.TARGET
+        times = line.times
+        rows = chosen.rows
+        invalid_us = (
+            chosen.deadline_us - times.bound(rows) - self._backlog.response_us
+        ) - self._backlog.control_us
+        rate = line.demand.rows_per_us(now_us)
+        step = times.ladder_up(min(rows + 1, times.rows_max))
+        gain = 1 - (times.expected(step) * rows) / (times.expected(rows) * step)
+        if gain < GAIN_MIN or rate * (invalid_us - now_us) < COMPANY_MIN:
+            return now_us, eager
+        front_us = invalid_us - (times.bound(step) - times.bound(rows))
+        oldest_us = min(entry.request.arrived_us for entry in chosen.members)
+        wait_until = oldest_us + int(deferral * (front_us - oldest_us))
+        return min(invalid_us, wait_until), ReleaseReason.DEADLINE
+
+    def _deferral(self, line: Line, priority: int) -> float:
+        """Bulk work of the same line rides along; that of others needs a gap."""
+        bulk = self._backlog.busy[Priority.BULK].values()
+        if priority != Priority.BULK and any(other is not line for other in bulk):
+            return max(self._settings.deferral, self._settings.deferral_bulk)
+        return self._settings.deferral
+
+    def _dispatch(
+        self, choice: Choice, now_us: int, decisions: list[SchedulerDecision]
+    ) -> None:
+        line, slot, chosen = choice.line, choice.slot, choice.chosen
+        members = chosen.members
+        if not chosen.leaves_some and not chosen.victims and not line.alone:
+            members = [*members, *self._companions(choice, now_us)]
+        times = line.times
+        rows = sum(entry.request.rows for entry in members)
+        expected_us = times.expected(rows)
+        latest_us = max(entry.deadline_us for entry in members)
+        batch = next(self._batch_ids)
+        self._charge(choice, members, expected_us / rows)
+        self._backlog.remove(line, members)
+        if chosen.victims:
+            self._backlog.remove(line, chosen.victims)
+            retry_us = line.drain_us()
+            text = "serving it would shrink the batches of all that wait behind it"
+            decisions += [
+                Refuse(entry.request, Reason.SHED_WINDOW, text, retry_us)
+                for entry in chosen.victims
+            ]
+        self._running[batch] = (line.shape, rows)
+        if not slot.batches:
+            slot.started_us = choice.start_us
+        slot.batches[batch] = expected_us
+        slot.credits_free -= 1
+        self._slots.changed(slot, now_us=now_us, ahead_us=2 * self._backlog.control_us)
+        decisions.append(
+            Dispatch(
+                batch=batch,
+                slot=slot.number,
+                requests=tuple(entry.request for entry in members),
+                padded_rows=rows,
+                predicted_us=expected_us,
+                predicted_p99_us=times.extreme(rows),
+                latest_start_us=(
+                    None
+                    if latest_us == NEVER_US
+                    else latest_us - expected_us - self._backlog.response_us
+                ),
+                reason=choice.reason,
+            )
+        )
+
+    def _companions(self, choice: Choice, now_us: int) -> list[Entry]:
+        """Requests of lower priorities that ride along: a row more costs a fraction
+        of what it would cost in a batch of its own. They stay within the deadlines
+        of the batch, and lengthen it by no more than a bulk run may take."""
+        line, chosen = choice.line, choice.chosen
+        times = line.times
+        room = line.served.max_batch
+        if chosen.deadline_us != NEVER_US:
+            spare_us = chosen.deadline_us - choice.start_us - self._backlog.response_us
+            room = min(room, times.rows_within(spare_us))
+        limit_us = self._bulk.limit_us(now_us)
+        if limit_us is not None:
+            limit_us += times.bound(chosen.rows)
+            room = min(room, times.rows_within(limit_us))
+        room -= chosen.rows
+        space = self._settings.batch_bytes_max - sum(
+            entry.request.size_bytes for entry in chosen.members
+        )
+        found: list[Entry] = []
+        for band in line.queue.bands[choice.priority + 1 :]:
+            for entry in band[: max(room, 0)]:
+                request = entry.request
+                if request.rows <= room and request.size_bytes <= space:
+                    found.append(entry)
+                    room -= request.rows
+                    space -= request.size_bytes
+        return found
+
+    def _charge(self, choice: Choice, members: list[Entry], row_us: float) -> None:
+        backlogged = [bool(busy) for busy in self._backlog.busy]
+        own_us = 0.0
+        for entry in members:
+            request = entry.request
+            cost_us = row_us * request.rows
+            if request.priority == choice.priority:
+                own_us += cost_us
+            else:
+                cost_us *= COMPANION_CHARGE
+            self._tenants.charge(request.tenant, cost_us)
+        self._shares.served(choice.priority, int(own_us), backlogged)
+
+    def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
+        start_us = now_us + self._backlog.control_us
+        for line, priority in self._backlog.missing(now_us):
+            self._drop_certain(line, priority, start_us, now_us, decisions)
+
+    def _drop_certain(
+        self,
+        line: Line,
+        priority: int,
+        start_us: int,
+        now_us: int,
+        decisions: list[SchedulerDecision],
+    ) -> None:
+        """Give up heads that cannot make it in a batch that starts at ``start_us``,
+        not even alone."""
+        band = line.queue.bands[priority]
+        while band:
+            head = band[0]
+            if head.deadline_us == NEVER_US:
+                return
+            if start_us <= self._backlog.last_start_us(line, head):
+                return
+            self._backlog.remove(line, [head])
+            decisions.append(self._missed(line, head, now_us))
+
+    def _missed(self, line: Line, entry: Entry, now_us: int) -> Refuse:
+        request = entry.request
+        if entry.deadline_us <= now_us:
+            return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
+        has = line.slots()
+        if not any(slot.usable for slot in self._slots if slot.number in has):
+            text = "no worker that has the version can be sent to"
+            return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())
+        run_ms = line.times.bound(request.rows) / 1000
+        left_ms = (entry.deadline_us - now_us) / 1000
+        text = f"a run takes {run_ms:.1f} ms, and {left_ms:.1f} ms were left"
+        return Refuse(request, Reason.DEADLINE_UNATTAINABLE, text)
+
+    def _next_wakeup_us(self) -> int | None:
+        if not len(self._backlog):
+            return None
+        instants = [
+            at_us
+            for at_us in (
+                self._backlog.next_miss_us(),
+                self._slots.next_opening_us(),
+                self._sendable_at_us,
+            )
+            if at_us is not None
+        ]
+        return min(instants, default=None)
+
+    def _change_slot(self, event: SlotChanged, now_us: int) -> None:
+        slot = self._slots.get(event.slot)
+        first = next(iter(slot.batches), None)
+        slot.credits_free = event.credits_free
+        slot.batches = {
+            batch: slot.batches.get(batch, UNKNOWN_RUN_US) for batch in event.held
+        }
+        if event.held and event.held[0] != first:
+            slot.started_us = now_us
+        self._slots.changed(slot, now_us=now_us, ahead_us=2 * self._backlog.control_us)
+
+    def _end_batch(self, event: BatchEnded, now_us: int) -> None:
+        key, rows = self._running.pop(event.batch, (None, 0))
+        if key is not None and event.run_us is not None:
+            times = self._backlog.times_of(key)
+            if times is not None:
+                times.observe(rows, event.run_us)
+        slot = self._slots.get(event.slot)
+        if slot.batches.pop(event.batch, None) is not None:
+            # The done record took a hop, so the next run is already that old.
+            slot.started_us = now_us - self._backlog.control_us
+            self._slots.changed(
+                slot, now_us=now_us, ahead_us=2 * self._backlog.control_us
+            )

@@ -1,0 +1,226 @@
+"""Which requests of one queue would go together if a batch started at an instant.
+
+The gated window drop: heads of the queue are given up only when serving them would
+force a batch far below what the queue could fill, since then every later request
+pays for them. Without the gate an overloaded earliest-deadline queue shrinks its
+batches to one and serves a quarter of what the device could.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from headrace.scheduling.estimate import RunTimes
+from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.queue import NEVER_US, Entry
+
+__all__ = ["Selection", "Terms", "select"]
+
+
+class Terms(NamedTuple):
+    """Under which a batch would start."""
+
+    start_us: int
+    """When it would start on the worker."""
+    response_us: int
+    """From its end to the client."""
+    target_rows: int
+    """The size that keeps up with the arrivals within their time limits."""
+    rows_max: int
+    bytes_max: int
+    gate: float
+
+
+class Selection(NamedTuple):
+    """A batch that could leave. ``victims`` are given up if, and only if, it does."""
+
+    members: list[Entry]
+    victims: list[Entry]
+    rows: int
+    deadline_us: int
+    """The earliest of the members'."""
+    leaves_some: bool
+    """Requests of the same priority that would have fitted its deadline stay."""
+
+
+def select(
+    band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
+) -> Selection | None:
+    """The best batch from ``band``, a priority's entries in order of deadline.
+
+    Every member fits: ``start + bound(rows) + response <= deadline``. None: not even
+    the first entries fit alone (the caller has dropped what certainly misses, so
+    that is a matter of a batch's size, never of a single request).
+    """
+    pool = band[: 2 * terms.rows_max]
+    rows = _rows_available(pool, terms)
+    fitting = _rows_fitting(pool[0].deadline_us, times, terms)
+    victims: list[Entry] = []
+    if fitting < terms.gate * min(rows, terms.target_rows):
+        pool, victims = _through_the_gate(band, times, tenants, terms)
+        rows = _rows_available(pool, terms)
+        fitting = _rows_fitting(pool[0].deadline_us, times, terms)
+    rows = min(rows, fitting)
+    members = _fill(pool, rows, times, tenants, terms)
+    if not members:
+        return None
+    taken = sum(entry.request.rows for entry in members)
+    cheaper = _cheaper_size(taken, times)
+    if cheaper and not _anyone_urgent(pool, cheaper, times, terms):
+        members = _fill(pool, cheaper, times, tenants, terms) or members
+        taken = sum(entry.request.rows for entry in members)
+    return Selection(
+        members=members,
+        victims=victims,
+        rows=taken,
+        deadline_us=min(entry.deadline_us for entry in members),
+        leaves_some=len(members) < len(pool),
+    )
+
+
+def _rows_available(pool: Sequence[Entry], terms: Terms) -> int:
+    rows = 0
+    for entry in pool:
+        rows += entry.request.rows
+        if rows >= terms.rows_max:
+            return terms.rows_max
+    return rows
+
+
+def _rows_fitting(deadline_us: int, times: RunTimes, terms: Terms) -> int:
+    if deadline_us == NEVER_US:
+        return terms.rows_max
+    return times.rows_within(deadline_us - terms.start_us - terms.response_us)
+
+
+def _through_the_gate(
+    band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
+) -> tuple[Sequence[Entry], list[Entry]]:
+    """Set tenants out of profile aside; if that is not enough, give heads up."""
+    window = 2 * terms.rows_max
+    if tenants.contended:
+        kept = _in_profile(band, tenants, window)
+        if kept:
+            rows = min(_rows_available(kept, terms), terms.target_rows)
+            if _rows_fitting(kept[0].deadline_us, times, terms) >= terms.gate * rows:
+                return kept, []
+    late_us = terms.start_us + terms.response_us
+    size = min(_rows_available(band, terms), terms.target_rows)
+    while size > 0:
+        first = bisect_left(band, (late_us + times.bound(size),))
+        pool = band[first : first + window]
+        rows = _rows_available(pool, terms)
+        if rows >= size:
+            return pool, list(band[:first])
+        size = rows
+    return band[:window], []
+
+
+def _in_profile(
+    band: Sequence[Entry], tenants: TenantClocks, count: int
+) -> list[Entry]:
+    """The first entries of tenants who are not far ahead of the least served one."""
+    ahead: dict[str, bool] = {}
+    kept: list[Entry] = []
+    for entry in band:
+        tenant = entry.request.tenant
+        if tenant not in ahead:
+            ahead[tenant] = tenants.is_out_of_profile(tenant)
+        if not ahead[tenant]:
+            kept.append(entry)
+            if len(kept) == count:
+                break
+    return kept
+
+
+def _fill(
+    pool: Sequence[Entry],
+    rows: int,
+    times: RunTimes,
+    tenants: TenantClocks,
+    terms: Terms,
+) -> list[Entry]:
+    """Entries of ``pool`` up to ``rows`` rows and the byte limit."""
+    if not tenants.contended:
+        return _take(pool, rows, terms.bytes_max)
+    if _rows_available(pool, terms) <= rows:
+        return _take(pool, rows, terms.bytes_max)
+    urgent_before = _urgent_before(rows, times, terms)
+    split = bisect_left(pool, (urgent_before,))
+    cost = times.bound(rows) / max(rows, 1)
+    order = [
+        *_by_share(pool[:split], tenants, cost),
+        *_by_share(pool[split:], tenants, cost),
+    ]
+    return sorted(_take(order, rows, terms.bytes_max))
+
+
+def _take(order: Sequence[Entry], rows: int, bytes_max: int) -> list[Entry]:
+    """The first entries within both limits; one entry always fits the bytes."""
+    taken: list[Entry] = []
+    room, space = rows, bytes_max
+    for entry in order:
+        request = entry.request
+        if request.rows > room or (taken and request.size_bytes > space):
+            break
+        taken.append(entry)
+        room -= request.rows
+        space -= request.size_bytes
+        if not room:
+            break
+    return taken
+
+
+def _by_share(
+    entries: Sequence[Entry], tenants: TenantClocks, cost_us: float
+) -> list[Entry]:
+    """By deadline within a tenant, the least served tenant first."""
+    by_tenant: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_tenant.setdefault(entry.request.tenant, []).append(entry)
+    if len(by_tenant) < 2:
+        return list(entries)
+    turns = [(tenants.clock(tenant), tenant, 0) for tenant in by_tenant]
+    heapify(turns)
+    order: list[Entry] = []
+    while turns:
+        clock, tenant, place = heappop(turns)
+        own = by_tenant[tenant]
+        order.append(own[place])
+        if place + 1 < len(own):
+            step = cost_us * own[place].request.rows / tenants.weight(tenant)
+            heappush(turns, (clock + step, tenant, place + 1))
+    return order
+
+
+def _urgent_before(rows: int, times: RunTimes, terms: Terms) -> int:
+    """Whoever's deadline is earlier cannot wait for one more batch."""
+    return (
+        terms.start_us
+        + times.bound(rows)
+        + times.bound(terms.target_rows)
+        + terms.response_us
+    )
+
+
+def _cheaper_size(rows: int, times: RunTimes) -> int:
+    """A smaller ladder step that costs less per row, or 0 (a stepped profile)."""
+    down = times.ladder_down(rows)
+    if down and times.expected(down) * rows < times.expected(rows) * down:
+        return down
+    return 0
+
+
+def _anyone_urgent(
+    pool: Sequence[Entry], rows: int, times: RunTimes, terms: Terms
+) -> bool:
+    """Whether someone whom a batch of ``rows`` would leave behind cannot wait."""
+    left = rows
+    for entry in pool:
+        left -= entry.request.rows
+        if left < 0:
+            return entry.deadline_us < _urgent_before(rows, times, terms)
+    return False

@@ -1,0 +1,55 @@
+"""What may be set about scheduling; the defaults are right for most pools."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+
+__all__ = ["SchedulingSettings"]
+
+
+class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
+    """Parameters of the scheduling core."""
+
+    gate: float = Field(0.6, gt=0, le=1)
+    """A queue's heads are given up only when they would force a batch below this part
+    of what the queue could fill. Lower: fewer drops, smaller batches in overload."""
+
+    deferral: float = Field(0.0, ge=0, le=0.5)
+    """Part of the spare time that a batch waits for company although a worker is
+    idle. 0 sends at once; above 0.5 contention has nothing left to be absorbed by."""
+
+    deferral_bulk: float = Field(0.0, ge=0, le=0.5)
+    """As ``deferral``, while bulk work waits: it fills the time that is saved."""
+
+    quantile: float = Field(0.95, gt=0.5, lt=1)
+    """Of measured run times, by which a deadline is judged to be attainable."""
+
+    batch_bytes_max: PositiveInt = 16 * 1024 * 1024
+    """A batch closes before its tensors pass this; one request always fits."""
+
+    queue_requests_max: PositiveInt = 4096
+    """Online requests that one tenant may have waiting in one queue; the next one is
+    refused with ``queue_full``. Bulk waits in the log instead: its partition pauses."""
+
+    shares: tuple[float, float, float, float] = (0.0, 0.10, 0.10, 0.05)
+    """Part of the busy time that each priority gets when it has work, whatever the
+    more urgent ones want; realtime needs none."""
+
+    burst_us: PositiveInt = 500_000
+    """Device time that a tenant may be ahead of the least served one before he is
+    out of profile, and gives way in overload."""
+
+    bulk_chunk: float = Field(0.2, gt=0, le=1)
+    """Longest bulk run as a part of the shortest online time limit."""
+
+    bulk_ageing_us: PositiveInt = 600_000_000
+    """A bulk request older than this is scheduled as standard."""
+
+    online_memory_us: PositiveInt = 10_000_000
+    """A model without online requests for this long no longer shortens bulk runs."""
+
+    control_hop_us: NonNegativeInt = 2_000
+    """From a decision to the start of its run, until it is measured."""
+
+    response_hop_us: NonNegativeInt = 3_000
+    """From the end of a run to the client, until it is measured."""
