@@ -1,0 +1,29 @@
+"""How a process starts, says how it is, and ends."""
+
+from headrace.lifecycle.ending import ExitCode, end_with_any_thread, run_to_exit
+from headrace.lifecycle.health import Health, Pulse
+from headrace.lifecycle.heartbeat import Heartbeat, LogTime, StatusReader
+from headrace.lifecycle.interpreter import configure_interpreter
+from headrace.lifecycle.probes import ProbeServer, answer_probe
+from headrace.lifecycle.settings import AdminSettings, BusSettings, read_settings
+from headrace.lifecycle.signals import drain_on_signals
+from headrace.lifecycle.watchdog import Watchdog
+
+__all__ = [
+    "AdminSettings",
+    "BusSettings",
+    "ExitCode",
+    "Health",
+    "Heartbeat",
+    "LogTime",
+    "ProbeServer",
+    "Pulse",
+    "StatusReader",
+    "Watchdog",
+    "answer_probe",
+    "configure_interpreter",
+    "drain_on_signals",
+    "end_with_any_thread",
+    "read_settings",
+    "run_to_exit",
+]

@@ -1,0 +1,178 @@
+"""Settings from the environment: declared beside the code that they steer, read here.
+
+A service's settings are one pydantic model whose fields are groups, and
+``HEADRACE_<GROUP>__<NAME>`` sets a field of a group. Groups of other services in the
+same environment are skipped, since all services of a machine may share one; any other
+unknown name stops the start.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, Field, PositiveInt, ValidationError, model_validator
+
+from headrace.broker import KafkaConnection, LeaderSettings
+from headrace.errors import SetupError
+from headrace.wire.topics import NAME_PATTERN, Topics
+
+__all__ = ["GROUPS", "AdminSettings", "BusSettings", "read_settings"]
+
+_PREFIX: Final = "HEADRACE_"
+_NAME: Final = f"^{NAME_PATTERN.pattern}$"
+_MIB: Final = 1024 * 1024
+
+GROUPS: Final = frozenset(
+    {
+        "admin",
+        "admission",
+        "bus",
+        "cpu",
+        "delivery",
+        "device",
+        "former",
+        "http",
+        "limits",
+        "log",
+        "models",
+        "runtime",
+        "scheduling",
+        "worker",
+    }
+)
+"""The groups of all services; a service that reads another one adds it here."""
+
+_OF_COMMANDS: Final = frozenset({"HEADRACE_DEMO_JSON"})
+"""Names that are no settings of a service."""
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class BusSettings(BaseModel, frozen=True, extra="forbid"):
+    """The log, and the numbers on which all processes of an installation agree."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    prefix: str = Field("headrace", pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$")
+    """How every topic's and group's name begins."""
+
+    pool: str = Field("default", pattern=_NAME)
+    cell: str = Field("default", pattern=_NAME)
+    lanes: PositiveInt = 1
+    """Shards of the pool's traffic. It can be raised, never lowered."""
+
+    worker_slots: PositiveInt = 16
+    """Partitions of ``batches``: most workers of the pool."""
+
+    ingress_slots: PositiveInt = 16
+    """Partitions of ``replies``: at least twice the ingresses of the cell."""
+
+    history_hours: PositiveInt = 72
+    """How far back requests, completions and replies can be read."""
+
+    history_bytes: PositiveInt | None = None
+    """The same in bytes per partition, whichever is reached first; None: no limit."""
+
+    payload_bytes_max: PositiveInt = _MIB
+    """Largest request and largest reply; a larger one is refused: `too_large`."""
+
+    batch_bytes_max: PositiveInt = 16 * _MIB
+    """Largest batch and reply record; a batch is closed before it passes this."""
+
+    session_ms: PositiveInt = 6000
+    """After this long without a sign of life a batch former loses its lanes. The
+    broker's ``group.min.session.timeout.ms`` is its lower limit."""
+
+    @model_validator(mode="after")
+    def _one_request_fits(self) -> BusSettings:
+        if self.batch_bytes_max < self.payload_bytes_max:
+            raise ValueError(
+                f"batch_bytes_max ({self.batch_bytes_max}) must be at least "
+                f"payload_bytes_max ({self.payload_bytes_max}), so that a batch can "
+                f"hold any request"
+            )
+        return self
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.prefix, self.pool, self.cell)
+
+    @property
+    def leader(self) -> LeaderSettings:
+        return LeaderSettings(self.session_ms)
+
+    def connection(self, client_id: str) -> KafkaConnection:
+        return KafkaConnection(self.bootstrap_servers, client_id, self.batch_bytes_max)
+
+
+class AdminSettings(BaseModel, frozen=True, extra="forbid"):
+    """Where a service without HTTP of its own answers ``/livez /readyz /metrics``."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(0, ge=0, le=65_535)
+    """0: any free port; the log says which."""
+
+
+def read_settings(settings: type[Settings], environ: Mapping[str, str]) -> Settings:
+    """The settings that ``environ`` gives, defaults for the rest.
+
+    Raises SetupError for a name that is not a setting, and for a value that is
+    not one of its kind; the text names the variable and what would be right.
+    """
+    known = _names(settings)
+    values: dict[str, dict[str, object]] = {}
+    for name, text in sorted(environ.items()):
+        if not name.startswith(_PREFIX) or name in _OF_COMMANDS:
+            continue
+        if name in known:
+            group, field, is_list = known[name]
+            value = text.split(",") if is_list else text
+            values.setdefault(group, {})[field] = value
+        elif not _is_of_another_service(name, settings):
+            raise SetupError(_unknown(name, known))
+    try:
+        return settings.model_validate(values)
+    except ValidationError as error:
+        raise SetupError(_explained(error, environ)) from error
+
+
+def _names(settings: type[BaseModel]) -> dict[str, tuple[str, str, bool]]:
+    """Variable to group, field, and whether a comma separates several values."""
+    known = {}
+    for group, info in settings.model_fields.items():
+        assert group in GROUPS, f"name {group!r} in GROUPS"
+        kind = info.annotation
+        assert isinstance(kind, type)
+        assert issubclass(kind, BaseModel)
+        for field, inner in kind.model_fields.items():
+            is_list = typing.get_origin(inner.annotation) in {tuple, list, frozenset}
+            known[_variable(group, field)] = (group, field, is_list)
+    return known
+
+
+def _variable(group: str, field: str) -> str:
+    return f"{_PREFIX}{group}__{field}".upper()
+
+
+def _is_of_another_service(name: str, settings: type[BaseModel]) -> bool:
+    group = name.removeprefix(_PREFIX).partition("__")[0].lower()
+    return group in GROUPS - settings.model_fields.keys()
+
+
+def _unknown(name: str, known: Mapping[str, object]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return f"{name} is not a setting: did you mean {nearest[0]}?"
+
+
+def _explained(error: ValidationError, environ: Mapping[str, str]) -> str:
+    sentences = []
+    for one in error.errors(include_url=False):
+        name = _variable(*(str(part) for part in (*one["loc"], "", "")[:2]))
+        value = environ.get(name)
+        if value is None:
+            sentences.append(f"{'.'.join(map(str, one['loc']))}: {one['msg']}")
+        else:
+            sentences.append(f"{name}={value}: {one['msg']}")
+    return "; ".join(sentences)

@@ -1,0 +1,37 @@
+"""What a process says of itself: log events and metrics."""
+
+from headrace.telemetry.events import Fact, Log, LogEvent
+from headrace.telemetry.logs import (
+    LogFormat,
+    LogLevel,
+    LogSettings,
+    configure_logs,
+    get_log,
+)
+from headrace.telemetry.metrics import (
+    METRICS_CONTENT_TYPE,
+    UNKNOWN,
+    FormerMetrics,
+    IngressMetrics,
+    MetricsRegistry,
+    ProcessMetrics,
+    WorkerMetrics,
+)
+
+__all__ = [
+    "METRICS_CONTENT_TYPE",
+    "UNKNOWN",
+    "Fact",
+    "FormerMetrics",
+    "IngressMetrics",
+    "Log",
+    "LogEvent",
+    "LogFormat",
+    "LogLevel",
+    "LogSettings",
+    "MetricsRegistry",
+    "ProcessMetrics",
+    "WorkerMetrics",
+    "configure_logs",
+    "get_log",
+]

@@ -1,0 +1,83 @@
+"""Every event that a service logs: ``noun.verb``, past tense.
+
+One list, so that a misspelt name fails the type check and an operator can look up
+what there is to search for. Facts travel as keys beside the event, never in its name.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+__all__ = ["Fact", "Log", "LogEvent"]
+
+Fact = str | int | float | bool | None | BaseException
+"""What an event may carry; ``exc_info`` takes an exception."""
+
+LogEvent = Literal[
+    "admin.listening",
+    "batch.failed",
+    "batch.refused",
+    "cancel.unknown",
+    "claim.timed_out",
+    "commit.refused",
+    "commit.unavailable",
+    "dead_letter.written",
+    "drain.ended",
+    "drain.started",
+    "epoch.outrun",
+    "http.failed",
+    "http.listening",
+    "lane.active",
+    "lane.dropped",
+    "lane.lost",
+    "lane.revoked",
+    "lane.taken",
+    "lease.lapsed",
+    "library.logged",
+    "log_clock.set",
+    "loop.paused",
+    "loop.stalled",
+    "model.announced",
+    "model.loading",
+    "model.mismatched",
+    "model.ready",
+    "model.refused",
+    "model.unloaded",
+    "position.lost",
+    "process.failed",
+    "process.fenced",
+    "process.ready",
+    "process.replaced",
+    "process.started",
+    "process.stopped",
+    "produce.failed",
+    "record.undecodable",
+    "reply.duplicated",
+    "reply.unknown",
+    "request.failed",
+    "request.rejected",
+    "retention.gap",
+    "run.limit_passed",
+    "run.out_of_memory",
+    "setup.refused",
+    "slot.joined",
+    "slot.silent",
+    "topic.missing",
+    "topics.provisioned",
+    "verdict.pending",
+    "worker.cap_exceeded",
+]
+
+
+class Log(Protocol):
+    """A structured logger (structlog's, typed)."""
+
+    def debug(self, event: LogEvent, **facts: Fact) -> None: ...
+
+    def info(self, event: LogEvent, **facts: Fact) -> None: ...
+
+    def warning(self, event: LogEvent, **facts: Fact) -> None: ...
+
+    def error(self, event: LogEvent, **facts: Fact) -> None: ...
+
+    def critical(self, event: LogEvent, **facts: Fact) -> None: ...
