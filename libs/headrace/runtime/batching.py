@@ -1,0 +1,296 @@
+"""A batch's raw bytes to arrays, and the outputs back to each member's raw bytes.
+
+The bytes of a batch are its members' bytes one after the other. Where the batch axis
+is 0 and members' rows are of one size, that is already the batch's array: it is taken
+as it lies in the record, whatever the number of members. Another batch axis, padding
+and ``BYTES`` are built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.domain import Datatype, TensorSpec
+from headrace.errors import RequestError
+from headrace.runtime.layout import Layout
+from headrace.runtime.session import NUMPY_TYPES, Array
+from headrace.wire.compatibility import LENGTH, ROWS
+from headrace.wire.tensors import pack_bytes, unpack_bytes
+
+__all__ = [
+    "BatchInput",
+    "BatchOutput",
+    "MemberFault",
+    "Misfit",
+    "assemble",
+    "share_out",
+]
+
+
+class BatchInput(NamedTuple):
+    """``shape``: as each member sent it, but ROWS on the batch axis and LENGTH on the
+    padded one; ``contents``: raw, of all members."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    contents: bytes | memoryview
+
+
+class MemberFault(Exception):
+    """One member's bytes cannot be what they claim to be; its neighbours' can."""
+
+    def __init__(self, member: int, text: str) -> None:
+        super().__init__(text)
+        self.member = member
+
+
+class Misfit(Exception):
+    """An output is not shaped by its batch, so nobody's part of it is known."""
+
+
+class BatchOutput(NamedTuple):
+    """An output of the whole batch; ``shape`` as in :class:`BatchInput`."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    contents: bytes | memoryview
+    bounds: tuple[int, ...]
+    """Member i has the bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
+
+    even: bool
+    """Whether members' sizes are proportional to their rows."""
+
+
+def assemble(
+    layout: Layout,
+    tensors: Sequence[BatchInput],
+    rows: Sequence[int],
+    lengths: Sequence[int],
+) -> dict[str, Array]:
+    """The arrays of a run. ``rows`` and ``lengths`` have an entry per member;
+    ``lengths`` may be empty for a version without padding.
+
+    Raises :class:`MemberFault`, and :class:`headrace.errors.RequestError` when the
+    batch as a whole does not fit the version.
+    """
+    specs = {spec.name: spec for spec in layout.signature.inputs}
+    arrays: dict[str, Array] = {}
+    for tensor in tensors:
+        spec = specs.get(tensor.name)
+        if spec is None:
+            raise RequestError(f"the model has no input {tensor.name!r}")
+        arrays[tensor.name] = _assembled(layout, spec, tensor, rows, lengths)
+    missing = specs.keys() - arrays.keys()
+    if missing:
+        raise RequestError(f"input {min(missing)!r} is missing")
+    return arrays
+
+
+def share_out(
+    layout: Layout,
+    outputs: Sequence[Array],
+    rows: Sequence[int],
+    lengths: Sequence[int],
+) -> list[BatchOutput]:
+    """The outputs, in the order of the signature, with each member's part of them.
+
+    Raises :class:`Misfit`.
+    """
+    return [
+        _shared(layout, spec, array, rows, lengths)
+        for spec, array in zip(layout.signature.outputs, outputs, strict=True)
+    ]
+
+
+def _assembled(
+    layout: Layout,
+    spec: TensorSpec,
+    tensor: BatchInput,
+    rows: Sequence[int],
+    lengths: Sequence[int],
+) -> Array:
+    axis = layout.batch_axis(spec.name)
+    _check_form(spec, tensor, axis)
+    is_whole = LENGTH not in tensor.shape and axis in {0, None}
+    counts = [
+        prod(_member_shape(tensor.shape, r, n)) for r, n in _members(rows, lengths)
+    ]
+    elements = _elements(spec, tensor, counts if axis is not None else counts[:1])
+    if is_whole:
+        return elements.reshape(_member_shape(tensor.shape, sum(rows), 0))
+    bounds = list(accumulate(counts, initial=0))
+    parts = [
+        elements[start:end].reshape(_member_shape(tensor.shape, r, n))
+        for (start, end), (r, n) in zip(
+            pairwise(bounds), _members(rows, lengths), strict=True
+        )
+    ]
+    assert axis is not None
+    if LENGTH not in tensor.shape:
+        return np.concatenate(parts, axis)
+    assert layout.padding is not None
+    edge = layout.padding.edge(max(lengths))
+    shape = _member_shape(tensor.shape, sum(rows), edge)
+    padded = np.full(shape, layout.padding.values[spec.name], elements.dtype)
+    at = 0
+    for part in parts:
+        place = [slice(extent) for extent in part.shape]
+        place[axis] = slice(at, at + part.shape[axis])
+        padded[tuple(place)] = part
+        at += part.shape[axis]
+    return padded
+
+
+def _check_form(spec: TensorSpec, tensor: BatchInput, axis: int | None) -> None:
+    marked = tensor.shape.index(ROWS) if ROWS in tensor.shape else None
+    if tensor.datatype != spec.datatype or marked != axis:
+        raise RequestError(
+            f"input {spec.name!r} came as {tensor.datatype} with its rows on axis "
+            f"{marked}, expected {spec.datatype} and axis {axis}"
+        )
+
+
+def _members(rows: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(rows, lengths or [0] * len(rows), strict=True)
+
+
+def _member_shape(shape: Sequence[int], rows: int, length: int) -> tuple[int, ...]:
+    marks = {ROWS: rows, LENGTH: length}
+    return tuple(marks.get(extent, extent) for extent in shape)
+
+
+def _elements(spec: TensorSpec, tensor: BatchInput, counts: Sequence[int]) -> Array:
+    """All members' elements, flat; ``counts`` says how many each should have."""
+    if spec.datatype is Datatype.BYTES:
+        return _texts(tensor, counts)
+    kind = NUMPY_TYPES[spec.datatype]
+    expected = sum(counts) * kind.itemsize
+    if len(tensor.contents) != expected:
+        raise RequestError(
+            f"input {spec.name!r} has {len(tensor.contents)} bytes, expected {expected}"
+        )
+    if spec.datatype is Datatype.BOOL:
+        _check_bools(tensor, counts)
+    elements = np.frombuffer(tensor.contents, kind)
+    # A record's bytes begin anywhere; compiled kernels may count on the alignment
+    # of an element. One copy of the block, rows stay where they are.
+    return elements if elements.flags.aligned else elements.copy()
+
+
+def _check_bools(tensor: BatchInput, counts: Sequence[int]) -> None:
+    numbers = np.frombuffer(tensor.contents, np.uint8)
+    wrong = np.flatnonzero(numbers > 1)
+    if wrong.size:
+        raise MemberFault(
+            _owner(int(wrong[0]), counts),
+            f"tensor {tensor.name!r}: a BOOL is a byte of value 0 or 1",
+        )
+
+
+def _texts(tensor: BatchInput, counts: Sequence[int]) -> Array:
+    elements = unpack_bytes(tensor.name, tensor.contents)
+    if len(elements) != sum(counts):
+        raise RequestError(
+            f"input {tensor.name!r} has {len(elements)} BYTES elements, expected "
+            f"{sum(counts)}"
+        )
+    array = np.empty(len(elements), np.object_)
+    for index, element in enumerate(elements):
+        try:
+            array[index] = element.decode()
+        except UnicodeDecodeError as error:
+            raise MemberFault(
+                _owner(index, counts),
+                f"tensor {tensor.name!r}: a BYTES element is not UTF-8 ({error})",
+            ) from error
+    return array
+
+
+def _owner(element: int, counts: Sequence[int]) -> int:
+    for member, end in enumerate(accumulate(counts)):
+        if element < end:
+            return member
+    raise AssertionError("the element is beyond every member")
+
+
+def _shared(
+    layout: Layout,
+    spec: TensorSpec,
+    array: Array,
+    rows: Sequence[int],
+    lengths: Sequence[int],
+) -> BatchOutput:
+    axis = layout.batch_axis(spec.name)
+    if not layout.batch_axes or axis is None:
+        assert len(rows) == 1, "a batch of a version that does not batch"
+        return _packed(spec, array.shape, [array], even=True)
+    padded = layout.padding.output_axes.get(spec.name) if layout.padding else None
+    marks = {axis: ROWS} if padded is None else {axis: ROWS, padded: LENGTH}
+    shape = tuple(marks.get(at, extent) for at, extent in enumerate(array.shape))
+    _check_extent(spec, array, axis, sum(rows), "rows")
+    if padded is None and axis == 0 and spec.datatype is not Datatype.BYTES:
+        contents = _raw(spec, array)
+        row_bytes = len(contents) // sum(rows)
+        bounds = tuple(accumulate((each * row_bytes for each in rows), initial=0))
+        return BatchOutput(spec.name, spec.datatype, shape, contents, bounds, even=True)
+    if padded is not None:
+        assert layout.padding is not None
+        edge = layout.padding.edge(max(lengths))
+        _check_extent(spec, array, padded, edge, layout.padding.axis)
+    parts = []
+    at = 0
+    for each, length in _members(rows, lengths):
+        place = [slice(None)] * array.ndim
+        place[axis] = slice(at, at + each)
+        if padded is not None:
+            place[padded] = slice(length)
+        parts.append(array[tuple(place)])
+        at += each
+    return _packed(spec, shape, parts, even=padded is None)
+
+
+def _check_extent(
+    spec: TensorSpec, array: Array, axis: int, expected: int, what: str
+) -> None:
+    got = array.shape[axis] if axis < array.ndim else "no such axis"
+    if got != expected:
+        raise Misfit(
+            f"output {spec.name!r} has shape {list(array.shape)}, expected {expected} "
+            f"({what}) on axis {axis}"
+        )
+
+
+def _packed(
+    spec: TensorSpec, shape: tuple[int, ...], parts: Sequence[Array], *, even: bool
+) -> BatchOutput:
+    raw = [_raw(spec, part) for part in parts]
+    bounds = tuple(accumulate(map(len, raw), initial=0))
+    even = even and spec.datatype is not Datatype.BYTES
+    return BatchOutput(
+        spec.name, spec.datatype, shape, b"".join(raw), bounds, even=even
+    )
+
+
+def _raw(spec: TensorSpec, array: Array) -> bytes | memoryview:
+    if spec.datatype is Datatype.BYTES:
+        return pack_bytes(str(element).encode() for element in array.flat)
+    contiguous = np.ascontiguousarray(array, NUMPY_TYPES[spec.datatype])
+    # An array without elements cannot be cast.
+    return contiguous.reshape(-1).view(np.uint8).data if array.size else b""
+
+
+def member_outputs(
+    outputs: Sequence[BatchOutput], member: int
+) -> Mapping[str, bytes | memoryview]:
+    """The raw bytes that one member gets, by output."""
+    return {
+        output.name: output.contents[output.bounds[member] : output.bounds[member + 1]]
+        for output in outputs
+    }

@@ -1,0 +1,56 @@
+"""Why a run failed, by what may be done about it, and its text without our paths."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from headrace.errors import HeadraceError
+
+__all__ = ["FailureKind", "RunFailed", "clean_text"]
+
+TEXT_CHARS_MAX = 500
+"""Longer texts are cut."""
+
+TEXT_READ_MAX = 8_000
+"""What of a text is looked at, since patterns are searched in it."""
+
+_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+_LOADED_FROM = re.compile(r"Load model from .*? failed:")
+_NODE = re.compile(
+    r"Non-zero status code returned while running (\S+ node)\. "
+    r"Name:'[^']*' Status Message: "
+)
+_RAISED_AT = re.compile(r"/\S+\.(?:cc|h|cu|cuh):\d+ [^()]*\([^()]*\)(?:::\S+\(\))? ")
+_CHECKED_AT = re.compile(r"\b\w+\.(?:cc|h|cu|cuh):\d+ \w+ ")
+_PATH = re.compile(r"(?<![\w./<])(?:\.{0,2}/(?:[\w.+-]+/)*|(?:[\w.+-]+/){2,})[\w.+-]+")
+"""A word with one slash, such as "function/op", is none."""
+
+
+class FailureKind(StrEnum):
+    """What the failure says of batch and model."""
+
+    INPUT = "input"
+    """The sender's: running it again cannot succeed."""
+    MEMORY = "memory"
+    """Out of memory: fewer rows may run."""
+    STOPPED = "stopped"
+    """Stopped from outside, for it ran too long."""
+    MODEL = "model"
+
+
+class RunFailed(HeadraceError):
+    """A run raised; the text is fit for a client."""
+
+    def __init__(self, kind: FailureKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def clean_text(text: str) -> str:
+    """A text of ONNX Runtime on one line, without codes, source places and paths."""
+    line = " ".join(text[:TEXT_READ_MAX].split())
+    line = _LOADED_FROM.sub("", _CODE.sub("", line))
+    line = _CHECKED_AT.sub("", _RAISED_AT.sub("", line))
+    line = _PATH.sub("<path>", _NODE.sub(r"\1: ", line))
+    return line if len(line) <= TEXT_CHARS_MAX else f"{line[:TEXT_CHARS_MAX]}..."

@@ -1,0 +1,289 @@
+"""Does a version batch, how many rows fit, how long do they take: found out by runs.
+
+A file's shapes promise more than its graph keeps: a constant inside may limit the
+rows, an output may count hits instead of rows, an answer may depend on the
+neighbours. One, two, three and ``max_batch`` made-up rows are run when a version is
+loaded, so that this shows before a request rides in a batch.
+
+Made-up values may be wrong for a model (an index outside its table). A model that no
+choice of values can run is not refused for that: it is served unprobed, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from headrace.domain import VARIABLE, Datatype, Manifest, TensorSpec
+from headrace.errors import ModelRefused
+from headrace.runtime.batching import (
+    BatchOutput,
+    Misfit,
+    assemble,
+    member_outputs,
+    share_out,
+)
+from headrace.runtime.failures import RunFailed
+from headrace.runtime.layout import Layout, settle_layout
+from headrace.runtime.session import NUMPY_TYPES, Session
+from headrace.runtime.synthetic import KINDS, SyntheticInputs, choices
+
+__all__ = ["Probed", "probe"]
+
+TIMED_RUNS = 3
+"""Runs of each size, of which the median counts; fewer when they are slow."""
+
+TIMED_US_MAX = 500_000
+"""A size that has taken so long is not run again."""
+
+LENGTH_US_MAX = 1_000_000
+"""A version with padding is timed at the longest edge at which a full batch should
+take less."""
+
+CLOSE = {np.dtype("<f2"): (1e-2, 1e-2)}
+CLOSE_ELSE = (1e-3, 1e-4)
+"""Relative and absolute difference that a kernel chosen by batch size may make; more
+is told as a warning. Real models stay below 1e-4, quantised ones do not."""
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What loading a version found out."""
+
+    layout: Layout
+    max_batch: int
+    run_us: dict[int, int]
+    """Median run time by rows, warmed up; empty when nothing could be run."""
+
+    warnings: tuple[str, ...]
+
+
+def probe(session: Session, manifest: Manifest) -> Probed:
+    """Raises :class:`headrace.errors.ModelRefused` for a version that does not batch
+    and does not say that it need not."""
+    layout = settle_layout(session.signature, session.dimensions, manifest)
+    rows_max = manifest.max_batch
+    try:
+        return _Probe(session, layout, manifest).run(rows_max)
+    except _NothingRuns as error:
+        warning = f"not probed, for made-up inputs cannot run: {error}"
+        return Probed(layout, rows_max, {}, (warning,))
+    except Misfit as error:
+        if rows_max > 1:
+            raise ModelRefused(
+                f"{error}, so members cannot get their rows. In model.toml, correct "
+                "batch_axis, or say max_batch = 1 to run requests one by one"
+            ) from error
+        alone = Layout(session.signature, {}, None)
+        return _Probe(session, alone, manifest).run(rows_max)
+
+
+class _NothingRuns(Exception):
+    """No choice of values runs alone; the text is the runtime's."""
+
+
+class _Limit(NamedTuple):
+    rows: int
+    text: str
+    """Why a batch of one more row fails; empty: none was tried."""
+
+
+class _Probe:
+    def __init__(self, session: Session, layout: Layout, manifest: Manifest) -> None:
+        self._session = session
+        self._layout = layout
+        self._warm_up = manifest.warm_up
+        self._edges = layout.padding.edges if layout.padding else (0,)
+        self._inputs = self._first_that_runs()
+
+    def run(self, rows_max: int) -> Probed:
+        limit = self._limit(rows_max)
+        warnings = [*self._differences(limit.rows)]
+        if limit.rows < rows_max:
+            warnings.append(
+                f"runs at most {limit.rows} rows instead of {rows_max}: {limit.text}"
+            )
+        length = self._edges[0]
+        if self._layout.padding:
+            warnings += self._padding_differences()
+            length, unfit = self._timed_length(limit.rows)
+            warnings += unfit
+        sizes = sorted({rows for rows in (1, 2, 3) if rows < limit.rows} | {limit.rows})
+        run_us = {rows: self._timed_us(rows, length) for rows in sizes}
+        return Probed(self._with_ranks(), limit.rows, run_us, tuple(warnings))
+
+    def _first_that_runs(self) -> SyntheticInputs:
+        kinds = KINDS if self._layout.batch_axes else 1
+        failures: list[str] = []
+        for choice in choices(self._layout, self._session.dimensions):
+            inputs = SyntheticInputs(self._layout, self._session.dimensions, choice)
+            try:
+                for kind in range(kinds):
+                    self._session.run(inputs.row(kind, self._edges[0]))
+            except RunFailed as error:
+                failures.append(str(error))
+                continue
+            return inputs
+        raise _NothingRuns(failures[0])
+
+    def _limit(self, rows_max: int) -> _Limit:
+        """The most rows that run, at most ``rows_max``."""
+        self._outputs(1)
+        ran, text = 1, ""
+        for rows in (2, 3, rows_max):
+            if not ran < rows <= rows_max:
+                continue
+            text = self._failure(rows)
+            if not text:
+                ran = rows
+                continue
+            failed = rows
+            while failed - ran > 1:
+                middle = (ran + failed) // 2
+                failure = self._failure(middle)
+                if failure:
+                    failed, text = middle, failure
+                else:
+                    ran = middle
+            break
+        return _Limit(ran, text)
+
+    def _failure(self, rows: int) -> str:
+        try:
+            self._outputs(rows)
+        except RunFailed as error:
+            return str(error) or "the run failed"
+        return ""
+
+    def _outputs(
+        self, rows: int, lengths: Sequence[int] | None = None
+    ) -> list[BatchOutput]:
+        of = list(lengths or [self._edges[0]] * rows)
+        batch = self._inputs.batch(of)
+        arrays = assemble(self._layout, batch, [1] * rows, of)
+        return share_out(self._layout, self._session.run(arrays), [1] * rows, of)
+
+    def _differences(self, rows_max: int) -> Iterator[str]:
+        """Whether a row's answer depends on its neighbours."""
+        if rows_max == 1:
+            return
+        alone = [self._alone(kind, self._edges[0]) for kind in range(KINDS)]
+        if self._alone(0, self._edges[0]) != alone[0]:
+            yield "answers differ from run to run"
+            return
+        worst: dict[str, float] = {}
+        for rows in sorted({min(KINDS, rows_max), rows_max}):
+            together = self._outputs(rows)
+            for member in {*range(min(KINDS, rows)), rows - 1}:
+                got = member_outputs(together, member)
+                for spec, difference in self._compared(alone[member % KINDS], got):
+                    worst[spec] = max(worst.get(spec, 0.0), difference)
+        for name, difference in worst.items():
+            yield (
+                f"answers alone and in a batch differ, by up to {difference:.2g} in "
+                f"output {name!r}"
+            )
+
+    def _alone(self, kind: int, length: int) -> dict[str, bytes]:
+        """A row's raw outputs when it runs alone, neither batched nor padded."""
+        outputs = self._session.run(self._inputs.row(kind, length))
+        exact = msgspec.structs.replace(self._layout, padding=None)
+        return {
+            name: bytes(raw)
+            for name, raw in member_outputs(
+                share_out(exact, outputs, [1], []), 0
+            ).items()
+        }
+
+    def _compared(
+        self, alone: Mapping[str, bytes], batched: Mapping[str, bytes | memoryview]
+    ) -> Iterator[tuple[str, float]]:
+        """Outputs that differ by more than rounding, with the largest difference."""
+        for spec in self._layout.signature.outputs:
+            difference = _difference(spec, alone[spec.name], batched[spec.name])
+            if difference is not None:
+                yield spec.name, difference
+
+    def _padding_differences(self) -> Iterator[str]:
+        long = self._edges[0]
+        short = max(1, long // 2)
+        if short == long:
+            return
+        try:
+            padded = member_outputs(self._outputs(2, [short, long]), 0)
+        except RunFailed as error:
+            yield f"a padded batch cannot run: {error}"
+            return
+        for name, difference in self._compared(self._alone(0, short), padded):
+            yield (
+                f"padding changes answers, by up to {difference:.2g} in output {name!r}"
+            )
+
+    def _timed_length(self, rows_max: int) -> tuple[int, list[str]]:
+        """The edge to time at, and a warning for each that does not run."""
+        unfit: list[str] = []
+        for edge in reversed(self._edges):
+            try:
+                run_us = self._timed_us(1, edge)
+            except RunFailed as error:
+                unfit.append(f"length {edge}, an edge of padding, cannot run: {error}")
+                continue
+            if run_us * rows_max <= LENGTH_US_MAX:
+                return edge, unfit
+        return self._edges[0], unfit
+
+    def _timed_us(self, rows: int, length: int) -> int:
+        lengths = [length] * rows
+        arrays = assemble(
+            self._layout, self._inputs.batch(lengths), [1] * rows, lengths
+        )
+        for _ in range(self._warm_up):
+            self._session.run(arrays)
+        times: list[int] = []
+        while len(times) < TIMED_RUNS and sum(times) < TIMED_US_MAX:
+            began = time.perf_counter_ns()
+            self._session.run(arrays)
+            times.append(max(1, (time.perf_counter_ns() - began) // 1000))
+        return round(median(times))
+
+    def _with_ranks(self) -> Layout:
+        """The layout, with the rank of outputs whose shape the file leaves out."""
+        signature = self._layout.signature
+        arrays = self._session.run(self._inputs.row(0, self._edges[0]))
+        outputs = tuple(
+            msgspec.structs.replace(spec, shape=(VARIABLE,) * array.ndim)
+            if not spec.shape
+            else spec
+            for spec, array in zip(signature.outputs, arrays, strict=True)
+        )
+        return msgspec.structs.replace(
+            self._layout, signature=msgspec.structs.replace(signature, outputs=outputs)
+        )
+
+
+def _difference(
+    spec: TensorSpec, alone: bytes, batched: bytes | memoryview
+) -> float | None:
+    """None: equal up to rounding."""
+    if alone == batched:
+        return None
+    if spec.datatype is Datatype.BYTES or len(alone) != len(batched):
+        return float("inf")
+    kind = NUMPY_TYPES[spec.datatype]
+    first, second = np.frombuffer(alone, kind), np.frombuffer(batched, kind)
+    if spec.datatype is Datatype.BF16:
+        first, second = (
+            (bits.astype("<u4") << 16).view("<f4") for bits in (first, second)
+        )
+        kind = np.dtype("<f2")
+    if kind.kind == "f":
+        relative, absolute = CLOSE.get(kind, CLOSE_ELSE)
+        if np.allclose(second, first, relative, absolute, equal_nan=True):
+            return None
+    with np.errstate(all="ignore"):
+        apart = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return float(np.nanmax(apart))

@@ -1,0 +1,73 @@
+"""A loaded model version behind one protocol: what the worker runs batches on.
+
+Two tenants: ONNX Runtime (:mod:`headrace.runtime.onnx_session`) and the simulated
+accelerator (:mod:`headrace.runtime.simulated`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.domain import Datatype, Signature
+
+__all__ = ["NUMPY_TYPES", "Array", "Session"]
+
+Array: TypeAlias = NDArray[Any]
+
+NUMPY_TYPES: dict[Datatype, np.dtype[Any]] = {
+    Datatype.BOOL: np.dtype(np.bool_),
+    Datatype.UINT8: np.dtype(np.uint8),
+    Datatype.UINT16: np.dtype("<u2"),
+    Datatype.UINT32: np.dtype("<u4"),
+    Datatype.UINT64: np.dtype("<u8"),
+    Datatype.INT8: np.dtype(np.int8),
+    Datatype.INT16: np.dtype("<i2"),
+    Datatype.INT32: np.dtype("<i4"),
+    Datatype.INT64: np.dtype("<i8"),
+    Datatype.FP16: np.dtype("<f2"),
+    Datatype.BF16: np.dtype("<u2"),
+    Datatype.FP32: np.dtype("<f4"),
+    Datatype.FP64: np.dtype("<f8"),
+    Datatype.BYTES: np.dtype(np.object_),
+}
+"""How an array holds each datatype: ``BF16``, which numpy does not know, as its bits,
+``BYTES`` as ``str`` objects."""
+
+
+class Session(Protocol):
+    """A model version that can run. One thread runs it; any may stop it."""
+
+    @property
+    def signature(self) -> Signature: ...
+
+    @property
+    def dimensions(self) -> Mapping[str, Sequence[str]]:
+        """The names of each tensor's dimensions; empty where a dimension has none."""
+        ...
+
+    @property
+    def platform(self) -> str:
+        """As the protocol's metadata names it."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """What it runs on: ``cpu``, ``cuda`` or ``simulated``."""
+        ...
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The outputs in the order of the signature, types as in
+        :data:`NUMPY_TYPES`. Raises :class:`headrace.runtime.RunFailed`."""
+        ...
+
+    def stop(self) -> None:
+        """End the run in progress, which raises; without one nothing happens."""
+        ...
+
+    def close(self) -> None:
+        """Free the device's memory; the session cannot run again."""
+        ...
