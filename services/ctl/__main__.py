@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 
 from cyclopts import App, CycloptsError
 
@@ -45,7 +44,8 @@ def _app() -> App:
     app = App(
         name="headrace",
         help="Full GPU batches out of single requests, through Apache Kafka.",
-        version=lambda: version("headrace"),
+        version=_version,
+        help_format="plaintext",
     )
     for command, function, help_text in (
         ("up", "up:up", "Start Kafka and the services here, until Ctrl-C."),
@@ -58,6 +58,12 @@ def _app() -> App:
     ):
         app.command(f"services.ctl.{function}", name=command, help=help_text)
     return app
+
+
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - 80 ms for one option
+
+    return version("headrace")
 
 
 if __name__ == "__main__":

@@ -15,15 +15,17 @@ from headrace.embedded import EmbeddedKafka, RunningKafka, TiedProcess
 from services.ctl.console import Console
 from services.ctl.ports import HOST, ReservedPort
 from services.ctl.running import Document
-from services.ctl.supervision import Child, Service
+from services.ctl.supervision import Child, RestartPolicy, Service
 from services.ctl.supervisor import ChildProcess
 
-__all__ = ["Counts", "Installation", "KafkaPlace"]
+__all__ = ["Counts", "Installation", "KafkaPlace", "reserve_ports"]
 
 _INGRESS_SLOTS = 16
 _WORKER_SLOTS = 16
-# Variables of commands, which no service knows.
-_NOT_FOR_SERVICES = ("HEADRACE_DEMO_JSON",)
+# Our broker allows short sessions; another cluster may not.
+_SESSION_MS = 3_000
+_SESSION_ELSEWHERE_MS = 6_000
+_HISTORY_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,38 +104,49 @@ class _ServiceProcess:
         self._process.send(signal.SIGKILL)
 
 
-class Installation:
-    """Everything that ``up`` fixes before the first child starts.
+def reserve_ports(counts: Counts, http_port: int) -> dict[Child, ReservedPort]:
+    """A port for each child, the ingresses' from ``http_port`` on.
 
-    Raises SetupError if a port is taken.
+    Raises SetupError if one of those is taken.
     """
+    ports: dict[Child, ReservedPort] = {}
+    for child in counts.children():
+        number = 0
+        if child.service is Service.INGRESS and http_port:
+            number = http_port + child.slot
+        ports[child] = ReservedPort(number, option="--http-port")
+    return ports
+
+
+class Installation:
+    """Everything that ``up`` fixes before the first child starts."""
 
     def __init__(
         self,
         counts: Counts,
+        ports: dict[Child, ReservedPort],
         *,
         models: Path,
-        http_port: int,
         kafka: KafkaPlace | None,
         bootstrap_servers: str,
         console: Console,
     ) -> None:
         self._counts = counts
+        self._ports = ports
         self._models = models
         self._kafka = kafka
         self._bootstrap_servers = bootstrap_servers
         self._console = console
-        self._ports: dict[Child, ReservedPort] = {}
-        for child in counts.children():
-            number = 0
-            if child.service is Service.INGRESS and http_port:
-                number = http_port + child.slot
-            self._ports[child] = ReservedPort(number, option="--http-port")
+        self._session_ms = _SESSION_ELSEWHERE_MS if kafka is None else _SESSION_MS
 
     @property
     def children(self) -> list[Child]:
         kafka = [Child(Service.KAFKA, 0)] if self._kafka else []
         return [*kafka, *self._counts.children()]
+
+    @property
+    def restart_policy(self) -> RestartPolicy:
+        return RestartPolicy(fenced_us=2 * self._session_ms * 1000)
 
     def urls(self, service: Service) -> list[str]:
         """Where the processes of a service answer /livez, /readyz and /metrics."""
@@ -179,17 +192,16 @@ class Installation:
         ).start()
         return service
 
-    def close(self) -> None:
-        for port in self._ports.values():
-            port.release()
-
     def _environment(self, child: Child, previous_exit: str) -> dict[str, str]:
         settings = {
             "BUS__BOOTSTRAP_SERVERS": self._bootstrap_servers,
             "BUS__LANES": str(self._counts.lanes),
             "BUS__WORKER_SLOTS": str(max(_WORKER_SLOTS, self._counts.workers)),
             "BUS__INGRESS_SLOTS": str(max(_INGRESS_SLOTS, 2 * self._counts.ingress)),
+            "BUS__SESSION_MS": str(self._session_ms),
         }
+        if self._kafka is not None:
+            settings["BUS__HISTORY_BYTES"] = str(_HISTORY_BYTES)
         port = str(self._ports[child].number)
         match child.service:
             case Service.INGRESS:
@@ -203,5 +215,5 @@ class Installation:
             case _:
                 settings["ADMIN__PORT"] = port
         ours = {f"HEADRACE_{name}": value for name, value in settings.items()}
-        theirs = {k: v for k, v in os.environ.items() if k not in _NOT_FOR_SERVICES}
-        return {**theirs, "PYTHONUNBUFFERED": "1", **ours}
+        # Set by the operator, whatever it is, except what only we can know.
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **ours}

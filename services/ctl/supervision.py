@@ -17,12 +17,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import NamedTuple, assert_never
 
+from headrace.lifecycle import ExitCode
+
 __all__ = [
     "Child",
     "Decision",
     "Event",
     "Exited",
     "Finished",
+    "GiveUp",
     "Kill",
     "RestartLater",
     "RestartPolicy",
@@ -79,10 +82,13 @@ class RestartPolicy:
     """Before the restart after the first failure; doubled by each further one."""
 
     delay_max_us: int = 10_000_000
-    fenced_us: int = 6_000_000
-    """Twice the session of a static group member on our broker."""
+    fenced_us: int = 12_000_000
+    """Twice the session of a static group member."""
 
-    fenced_statuses: frozenset[int] = frozenset({76, 77})
+    fenced_statuses: frozenset[int] = frozenset({ExitCode.FENCED, ExitCode.REPLACED})
+    hopeless_statuses: frozenset[int] = frozenset({ExitCode.SETUP})
+    """A first start that ends so ends everything: a restart changes nothing."""
+
     patience_us: tuple[tuple[Service, int], ...] = (
         (Service.INGRESS, 6_000_000),
         (Service.BATCH_FORMER, 3_000_000),
@@ -135,6 +141,13 @@ class RestartLater:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Tell the operator: this child cannot run here, so everything is stopped."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
 class Terminate:
     """Ask the child to drain and end."""
 
@@ -153,7 +166,7 @@ class Finished:
     """Every child has ended after a stop."""
 
 
-Decision = Start | RestartLater | Terminate | Kill | Finished
+Decision = Start | RestartLater | GiveUp | Terminate | Kill | Finished
 
 
 class _State(StrEnum):
@@ -234,10 +247,13 @@ class Supervision:
         if self._stop is not None:
             place.state = _State.GONE
             return []
+        place.state = _State.WAITING
+        is_first = place.status is None
+        place.status = event.status
         if now_us - place.started_us >= self._policy.stable_us:
             place.failures = 0
-        place.status = event.status
-        place.state = _State.WAITING
+        elif is_first and event.status in self._policy.hopeless_statuses:
+            return [GiveUp(event.child), *self._stop_asked()]
         delay_us = self._delay_us(place, event)
         place.start_at_us = now_us + delay_us
         if delay_us == 0:

@@ -19,6 +19,7 @@ from services.ctl.supervision import (
     Decision,
     Exited,
     Finished,
+    GiveUp,
     Kill,
     RestartLater,
     Start,
@@ -90,6 +91,7 @@ class Supervisor:
         self._say = say
         self._on_change = on_change
         self._on_restart = on_restart
+        self._has_failed = False
         self._processes: dict[Child, ChildProcess] = {}
         # Asked of a child whose process is not born yet.
         self._owed: dict[Child, Terminate | Kill] = {}
@@ -103,8 +105,9 @@ class Supervisor:
         """Drain and end; the second time: kill. Safe in a signal handler."""
         self._events.put(StopAsked())
 
-    def run(self) -> None:
-        """Start every child and stay until a stop has ended all of them."""
+    def run(self) -> bool:
+        """Start every child and stay until a stop has ended all of them; False: one
+        of them could not run here at all."""
         finished = self._carry_out(self._supervision.begin(self._clock.now_us()))
         while not finished:
             event = self._next()
@@ -116,6 +119,7 @@ class Supervisor:
                     self._owed.pop(event.child, None)
                 now_us = self._clock.now_us()
                 finished = self._carry_out(self._supervision.handle(event, now_us))
+        return not self._has_failed
 
     def _next(self) -> _Born | Exited | StopAsked | Ticked:
         wakeup_us = self._supervision.wakeup_at_us()
@@ -136,6 +140,9 @@ class Supervisor:
                     self._start(decision)
                 case RestartLater():
                     self._say(_sentence(decision))
+                case GiveUp(child):
+                    self._has_failed = True
+                    self._say(f"{child} cannot run here: its last lines say why")
                 case Terminate() | Kill():
                     self._signal(decision)
                 case Finished():

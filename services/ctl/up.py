@@ -23,7 +23,12 @@ from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import SetupError
 from services.ctl.console import Console
 from services.ctl.errors import UsageError
-from services.ctl.installation import Counts, Installation, KafkaPlace
+from services.ctl.installation import (
+    Counts,
+    Installation,
+    KafkaPlace,
+    reserve_ports,
+)
 from services.ctl.readiness import await_ready
 from services.ctl.running import (
     DATA_FOLDER,
@@ -31,7 +36,7 @@ from services.ctl.running import (
     StateFile,
     find_running,
 )
-from services.ctl.supervision import RestartPolicy, Service, Supervision
+from services.ctl.supervision import Service, Supervision
 from services.ctl.supervisor import Restarted, Supervisor
 
 __all__ = ["down", "up"]
@@ -155,11 +160,14 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
         models = _models_folder(options.models, data)
         state = StateFile(data)
         stack.callback(state.close)
+        ports = reserve_ports(counts, options.http_port)
+        for port in ports.values():
+            stack.callback(port.release)
         kafka, bootstrap_servers = _kafka(options, data, console, stack)
         installation = Installation(
             counts,
+            ports,
             models=models,
-            http_port=options.http_port,
             kafka=kafka,
             bootstrap_servers=bootstrap_servers,
             console=console,
@@ -167,7 +175,6 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
     except KeyboardInterrupt:
         console.say("stopped before it was ready")
         return 1
-    stack.callback(installation.close)
     return _Platform(installation, models, state, console, options).run()
 
 
@@ -241,7 +248,7 @@ class _Platform:
         self._as_json = options.as_json
         self._ended = threading.Event()
         self._supervisor = Supervisor(
-            Supervision(installation.children, RestartPolicy()),
+            Supervision(installation.children, installation.restart_policy),
             installation.launch,
             clock=SystemClock(),
             say=console.say,
@@ -254,10 +261,10 @@ class _Platform:
             signal.signal(number, self._asked_to_stop)
         watch = threading.Thread(target=self._await_ready, name="readiness")
         watch.start()
-        self._supervisor.run()
+        went_well = self._supervisor.run()
         self._ended.set()
         watch.join()
-        return 0
+        return 0 if went_well else 1
 
     def _asked_to_stop(self, _number: int, _frame: FrameType | None) -> None:
         self._supervisor.stop()

@@ -12,6 +12,7 @@ from services.ctl.supervision import (
     Event,
     Exited,
     Finished,
+    GiveUp,
     Kill,
     RestartLater,
     RestartPolicy,
@@ -105,6 +106,25 @@ def test_a_fenced_child_waits_until_its_twins_session_has_passed() -> None:
     assert supervision.handle(Ticked(), now_us=257) == [Start(FORMER, 76)]
 
 
+def test_a_first_start_that_is_hopeless_ends_everything() -> None:
+    supervision = begun(FORMER, WORKER)
+
+    assert supervision.handle(Exited(WORKER, 78), now_us=99) == [
+        GiveUp(WORKER),
+        Terminate(FORMER),
+    ]
+    assert supervision.handle(Exited(FORMER, 0), now_us=99) == [Finished()]
+
+
+def test_a_restart_that_is_hopeless_is_tried_again() -> None:
+    supervision = begun(FORMER, WORKER)
+    supervision.handle(Exited(WORKER, -9), now_us=50)
+
+    assert supervision.handle(Exited(WORKER, 78), now_us=51) == [
+        RestartLater(WORKER, 78, delay_us=10, failures=1)
+    ]
+
+
 def test_a_stop_ends_stage_after_stage() -> None:
     supervision = begun()
 
@@ -195,6 +215,8 @@ class World:
                     assert child not in self.running
                 case Terminate(child) | Kill(child):
                     assert child in self.running
+                case GiveUp():
+                    assert self.supervision.stopping
                 case Finished():
                     assert not self.running
                     self.finished += 1
@@ -205,7 +227,7 @@ _STEPS = st.one_of(
     st.builds(
         lambda child, status: lambda world: world.ends(child, status),
         st.sampled_from(ALL),
-        st.sampled_from([0, 1, 76, -9, -11]),
+        st.sampled_from([0, 1, 76, 78, -9, -11]),
     ),
     st.builds(lambda delay: lambda world: world.waits(delay), st.integers(1, 70)),
     st.just(World.stop_is_asked),

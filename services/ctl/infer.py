@@ -1,0 +1,182 @@
+"""``headrace infer``: one request, written by a person."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import httpx
+import numpy as np
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from headrace.errors import SetupError
+from services.ctl.errors import UsageError
+from services.ctl.where import ingress_url
+
+__all__ = ["infer"]
+
+_PATIENCE_S = 30.0
+
+
+def infer(
+    model: str,
+    *,
+    inputs: Annotated[
+        Sequence[str],
+        Parameter(
+            name=("--input", "-i"),
+            negative=(),
+            allow_leading_hyphen=True,
+            show_default=False,
+        ),
+    ] = (),
+    version: str | None = None,
+    url: str | None = None,
+    data: Path | None = None,
+    output: Literal["table", "json"] = "table",
+) -> int:
+    """Send one request to a model and print the answer.
+
+    Parameters
+    ----------
+    model
+        The model's name.
+    inputs
+        name=JSON for one input (repeat it for several), or a whole request as JSON, a
+        file with it, or - for stdin.
+    version
+        The version to run; without it the highest.
+    url
+        Address of an ingress [default: HEADRACE_URL, or the one that runs here].
+    data
+        The folder given to `up`.
+    output
+        table, or the answer's JSON.
+    """
+    path = f"/v2/models/{model}"
+    if version:
+        path += f"/versions/{version}"
+    with httpx.Client(
+        base_url=ingress_url(url, data), timeout=_PATIENCE_S, trust_env=False
+    ) as client:
+        try:
+            body = _request(client, path, inputs)
+            began = time.monotonic()
+            answer = client.post(f"{path}/infer", content=json.dumps(body))
+            took_ms = 1000 * (time.monotonic() - began)
+        except httpx.TransportError as error:
+            raise SetupError(f"{client.base_url} does not answer: {error}.") from error
+    if not answer.is_success:
+        print(f"headrace: {answer.status_code}: {_error(answer)}", file=sys.stderr)
+        return 1
+    if output == "json":
+        print(answer.text)
+    else:
+        _show(answer.json(), took_ms)
+    return 0
+
+
+def _request(client: httpx.Client, path: str, inputs: Sequence[str]) -> dict[str, Any]:
+    named = dict(text.split("=", 1) for text in inputs if _is_named(text))
+    if inputs and len(named) == len(inputs):
+        return _from_values(client, path, named)
+    if len(inputs) == 1:
+        return _whole(inputs[0])
+    wanted = ", ".join(_signature(client, path))
+    raise UsageError(
+        f"give every input as --input NAME=JSON, or a whole request: it takes {wanted}."
+    )
+
+
+def _is_named(text: str) -> bool:
+    name, equals, _ = text.partition("=")
+    return bool(equals) and not name.lstrip().startswith("{")
+
+
+def _whole(text: str) -> dict[str, Any]:
+    if text == "-":
+        source, content = "stdin", sys.stdin.read()
+    elif text.lstrip().startswith("{"):
+        source, content = "--input", text
+    else:
+        source = text
+        try:
+            content = Path(text).read_text()
+        except OSError as error:
+            raise UsageError(f"{text} cannot be read: {error.strerror}.") from error
+    try:
+        request = json.loads(content)
+    except ValueError as error:
+        raise UsageError(f"{source} holds no JSON: {error}.") from error
+    if not isinstance(request, dict) or "inputs" not in request:
+        raise UsageError(f'{source} holds no request: a list "inputs" is missing.')
+    return request
+
+
+def _from_values(
+    client: httpx.Client, path: str, named: dict[str, str]
+) -> dict[str, Any]:
+    signature = _signature(client, path)
+    tensors = []
+    for name, text in named.items():
+        spec = signature.get(name)
+        if spec is None:
+            raise UsageError(
+                f"there is no input {name!r}: it takes {', '.join(signature)}."
+            )
+        tensors.append(_tensor(spec, text))
+    return {"inputs": tensors}
+
+
+def _signature(client: httpx.Client, path: str) -> dict[str, dict[str, Any]]:
+    answer = client.get(path)
+    if not answer.is_success:
+        raise SetupError(f"{answer.status_code}: {_error(answer)}")
+    return {spec["name"]: spec for spec in answer.json()["inputs"]}
+
+
+def _tensor(spec: dict[str, Any], text: str) -> dict[str, Any]:
+    """A value as people write it: a bare word is a string, and leading dimensions of
+    one may be left out. Whether it fits, the platform says."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    try:
+        values = np.array(value)
+    except ValueError as error:
+        raise UsageError(f"{spec['name']}: its rows differ in length.") from error
+    missing = max(0, len(spec["shape"]) - values.ndim)
+    values = values.reshape((1,) * missing + values.shape)
+    return {
+        "name": spec["name"],
+        "datatype": spec["datatype"],
+        "shape": list(values.shape),
+        "data": values.ravel().tolist(),
+    }
+
+
+def _error(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200]
+
+
+def _show(answer: dict[str, Any], took_ms: float) -> None:
+    console = Console()
+    table = Table(title=f"{answer['model_name']} version {answer['model_version']}")
+    for heading in ("output", "datatype", "shape", "data"):
+        table.add_column(heading)
+    for tensor in answer["outputs"]:
+        values = np.array(tensor["data"]).reshape(tensor["shape"])
+        text = np.array2string(values, precision=4, threshold=20, suppress_small=True)
+        table.add_row(tensor["name"], tensor["datatype"], str(tensor["shape"]), text)
+    console.print(table)
+    console.print(f"answered in {took_ms:.1f} ms")

@@ -1,0 +1,141 @@
+"""``headrace models``: what the workers say of the versions in their folders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from headrace.broker import KafkaConnection, Record, tail
+from headrace.domain import ModelState
+from headrace.errors import UndecodableRecord
+from headrace.wire import Announcement, Topics, decode_json
+from services.ctl.where import bootstrap_servers
+
+__all__ = ["VersionRow", "models", "versions"]
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    """One version, over all slots that speak of it."""
+
+    model: str
+    version: str
+    slots: dict[str, list[int]]
+    """State to the slots in it."""
+
+    reasons: list[str]
+    """Why it is refused or not ready; a refusal names its remedy."""
+
+    warnings: list[str]
+    max_batch: int
+    latency_objective_ms: float | None
+    run_ms: dict[int, float]
+    """Rows to measured time of one run, the slowest slot's."""
+
+    sha256: str
+
+
+def models(
+    *,
+    bootstrap: str | None = None,
+    prefix: str = "headrace",
+    data: Path | None = None,
+    output: Literal["table", "json"] = "table",
+) -> int:
+    """List the versions that are served, and those that are not, with the reason.
+
+    Parameters
+    ----------
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    prefix
+        How the topics' names begin.
+    data
+        The folder given to `up`.
+    output
+        table, or json.
+    """
+    connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
+    topic = Topics(prefix).control_models
+    rows = versions(asyncio.run(_read(connection, topic)))
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+    elif rows:
+        _show(rows)
+    else:
+        print("No worker has announced a model.")
+    return 0
+
+
+def versions(records: Iterable[Record]) -> list[VersionRow]:
+    """Fold the records of ``control.models``, oldest first, by version."""
+    newest: dict[bytes | None, Announcement] = {}
+    for record in records:
+        newest.pop(record.key, None)
+        if record.value is not None:
+            try:
+                newest[record.key] = decode_json(Announcement, record)
+            except UndecodableRecord:
+                continue
+    by_version: dict[tuple[str, str], list[Announcement]] = {}
+    for announced in newest.values():
+        key = (announced.model, announced.version)
+        by_version.setdefault(key, []).append(announced)
+    ordered = sorted(by_version, key=lambda key: (key[0], int(key[1])))
+    return [_row(by_version[key]) for key in ordered]
+
+
+async def _read(connection: KafkaConnection, topic: str) -> list[Record]:
+    return [record async for record in tail(connection, topic)]
+
+
+def _row(slots: list[Announcement]) -> VersionRow:
+    by_state: dict[str, list[int]] = {}
+    for announced in sorted(slots, key=lambda one: one.slot):
+        by_state.setdefault(announced.state, []).append(announced.slot)
+    ready = [one for one in slots if one.state is ModelState.READY]
+    best = (ready or slots)[0]
+    sizes = sorted({rows for one in ready for rows in one.run_us})
+    return VersionRow(
+        model=best.model,
+        version=best.version,
+        slots=by_state,
+        reasons=sorted({one.reason for one in slots if one.reason}),
+        warnings=sorted({warning for one in slots for warning in one.warnings}),
+        max_batch=best.max_batch,
+        latency_objective_ms=best.latency_objective_ms,
+        run_ms={
+            size: max(one.run_us.get(size, 0) for one in ready) / 1000 for size in sizes
+        },
+        sha256=best.sha256,
+    )
+
+
+def _show(rows: list[VersionRow]) -> None:
+    table = Table()
+    for heading in ("model", "version", "slots", "max batch", "run ms by rows"):
+        table.add_column(heading)
+    table.add_column("remarks", overflow="fold")
+    for row in rows:
+        slots = [
+            f"{state} {','.join(map(str, numbers))}"
+            for state, numbers in row.slots.items()
+        ]
+        runs = " ".join(f"{size}: {ms:.3g}" for size, ms in row.run_ms.items())
+        is_ready = ModelState.READY in row.slots
+        table.add_row(
+            row.model,
+            row.version,
+            "\n".join(slots),
+            str(row.max_batch) if is_ready else "",
+            runs,
+            "\n".join([*row.reasons, *row.warnings]),
+            style=None if is_ready else "red",
+        )
+    Console().print(table)

@@ -1,0 +1,155 @@
+"""What the tools make of records and of people's input."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from headrace.broker import Depth, Record, TopicPartition
+from headrace.domain import ModelState, Priority
+from headrace.wire import (
+    Announcement,
+    Heartbeat,
+    LaneLoad,
+    QueueLoad,
+    Role,
+    ServiceState,
+    Topics,
+    announcement_key,
+    encode_json,
+)
+from services.ctl.console import Console
+from services.ctl.models import versions
+from services.ctl.topics import QueueRow, queues
+
+NAMES = Topics()
+
+
+def announced(
+    slot: int, state: ModelState, *, version: str = "1", **facts: object
+) -> Record:
+    value = Announcement(model="m", version=version, slot=slot, state=state)
+    value = msgspec.structs.replace(value, **facts)
+    key = announcement_key("m", version, slot)
+    return Record(NAMES.control_models, 0, 0, 0, key, encode_json(value), [])
+
+
+def test_versions_are_shown_over_all_slots_with_the_slowest_run() -> None:
+    records = [
+        announced(0, ModelState.LOADING),
+        announced(1, ModelState.REFUSED, reason="another sha256"),
+        announced(0, ModelState.READY, run_us={1: 1000, 8: 3000}, max_batch=8),
+        announced(2, ModelState.READY, run_us={1: 2000, 8: 2500}, max_batch=8),
+    ]
+
+    (row,) = versions(records)
+
+    assert row.slots == {"ready": [0, 2], "refused": [1]}
+    assert row.reasons == ["another sha256"]
+    assert row.run_ms == {1: 2.0, 8: 3.0}
+    assert row.max_batch == 8
+
+
+def test_versions_are_ordered_as_numbers_and_gone_ones_are_left_out() -> None:
+    gone = announced(0, ModelState.READY, version="3")
+    tombstone = Record(NAMES.control_models, 0, 0, 0, gone.key, None, [])
+
+    rows = versions(
+        [
+            announced(0, ModelState.READY, version="10"),
+            gone,
+            announced(0, ModelState.READY, version="9"),
+            tombstone,
+            Record(NAMES.control_models, 0, 0, 0, b"m/4/0", b"no json", []),
+        ]
+    )
+
+    assert [row.version for row in rows] == ["9", "10"]
+
+
+def heard(lane: int, epoch: int, *queued: QueueLoad) -> Record:
+    load = LaneLoad(
+        lane=lane,
+        epoch=epoch,
+        active=True,
+        slots=1,
+        backlog_us={},
+        request_us=0,
+        control_us=0,
+        response_us=0,
+        queues=list(queued),
+    )
+    heartbeat = Heartbeat(
+        role=Role.BATCH_FORMER,
+        slot=0,
+        instance="",
+        state=ServiceState.READY,
+        lanes=(load,),
+    )
+    return Record(NAMES.status, 0, 0, 0, b"", encode_json(heartbeat), [])
+
+
+def test_a_queue_is_the_log_beside_what_its_owner_says() -> None:
+    bulk = TopicPartition(NAMES.requests("m"), 3)
+    unowned = TopicPartition(NAMES.requests("m"), 6)
+    load = QueueLoad(
+        model="m",
+        version="1",
+        priority=Priority.BULK,
+        requests=7,
+        rows=9,
+        oldest_us=1500,
+    )
+
+    rows = queues(
+        NAMES,
+        {bulk: Depth(0, 12, 4), unowned: Depth(0, 2, None)},
+        [heard(0, 5, load), heard(0, 4)],
+    )
+
+    assert rows == [
+        QueueRow(
+            model="m",
+            lane=0,
+            priority="bulk",
+            waiting=8,
+            committed=4,
+            end=12,
+            held=7,
+            oldest_ms=1.5,
+        ),
+        QueueRow(
+            model="m",
+            lane=1,
+            priority="standard",
+            waiting=2,
+            committed=None,
+            end=2,
+            held=None,
+            oldest_ms=None,
+        ),
+    ]
+
+
+def test_the_merged_log_shows_events_readably_and_other_lines_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console = Console()
+    event = {
+        "event": "model.refused",
+        "level": "warning",
+        "timestamp": "2026-01-02T03:04:05.678901Z",
+        "model": "m",
+    }
+
+    console.line("gpu-worker.0", json.dumps(event))
+    console.line("ingress.0", "Traceback (most recent call last):")
+    console.line("ingress.0", "{no json")
+
+    assert capsys.readouterr().err.splitlines() == [
+        "gpu-worker.0    03:04:05.678 warning model.refused model=m",
+        "ingress.0       Traceback (most recent call last):",
+        "ingress.0       {no json",
+    ]
