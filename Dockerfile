@@ -17,6 +17,7 @@ RUN uv pip install --constraint requirements.lock --requirement pyproject.toml
 
 FROM base AS ingress
 COPY libs libs
+COPY schemas schemas
 COPY services services
 USER 10001
 EXPOSE 8000
@@ -25,6 +26,7 @@ CMD ["--slot", "0"]
 
 FROM base AS batch_former
 COPY libs libs
+COPY schemas schemas
 COPY services services
 USER 10001
 ENTRYPOINT ["python", "-m", "services.batch_former"]
@@ -34,6 +36,7 @@ FROM base AS gpu_worker
 RUN uv pip install --constraint requirements.lock --requirement pyproject.toml \
     --extra worker
 COPY libs libs
+COPY schemas schemas
 COPY services services
 USER 10001
 VOLUME /models
@@ -44,6 +47,7 @@ FROM base AS ctl
 RUN uv pip install --constraint requirements.lock --requirement pyproject.toml \
     --extra ctl
 COPY libs libs
+COPY schemas schemas
 COPY services services
 USER 10001
 ENTRYPOINT ["python", "-m", "services.ctl"]

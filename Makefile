@@ -9,7 +9,7 @@ UV_SHA256 := d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready
-SOURCES := libs services tests
+SOURCES := libs schemas services tests
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format up down schemas lock
@@ -44,7 +44,7 @@ down: $(READY) ## stop what `make up` started
 	@$(BIN)/headrace down $(ARGS)
 
 schemas: $(READY) ## write the generated files of schemas/ and headrace.wire anew
-	@$(BIN)/python -m grpc_tools.protoc --help >/dev/null
+	@$(BIN)/python schemas/generate.py
 
 lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions)
 	@$(UV) pip compile --quiet --universal --python-version 3.11 \

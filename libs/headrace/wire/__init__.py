@@ -62,6 +62,12 @@ from headrace.wire.tensors import (
     unpack_bytes,
 )
 from headrace.wire.topics import Topics, checked_name
+from headrace.wire.topology import (
+    TopicSizes,
+    base_topics,
+    model_topics,
+    results_topic,
+)
 
 __all__ = [
     "JSON_HEADERS",
@@ -94,8 +100,10 @@ __all__ = [
     "RunFacts",
     "ServiceState",
     "Sync",
+    "TopicSizes",
     "Topics",
     "announcement_key",
+    "base_topics",
     "batched_shapes",
     "check_raw",
     "check_shape",
@@ -113,11 +121,13 @@ __all__ = [
     "encode_refusals",
     "encode_replies",
     "encode_sync",
+    "model_topics",
     "pack_bytes",
     "parse_announcement_key",
     "parse_json_data",
     "plain_refusal",
     "plain_reply",
+    "results_topic",
     "to_json",
     "unpack_bytes",
 ]
