@@ -22,16 +22,25 @@ def an_announcement(
     *,
     sha256: str = "aa",
     signature: Signature | None = SIGNATURE,
-    **fields: object,
+    reason: str = "",
+    warnings: tuple[str, ...] = (),
+    max_batch: int = 32,
+    run_us: dict[int, int] | None = None,
+    latency_objective_ms: float | None = None,
 ) -> Announcement:
     return Announcement(
         model="digits",
         version=version,
         slot=slot,
         state=state,
+        reason=reason,
+        warnings=warnings,
         sha256=sha256,
         signature=signature,
-        **{"max_batch": 32, "batch_axes": {"x": 0, "y": 0}, **fields},  # type: ignore[arg-type]
+        max_batch=max_batch,
+        batch_axes={"x": 0, "y": 0},
+        run_us=run_us or {},
+        latency_objective_ms=latency_objective_ms,
     )
 
 
