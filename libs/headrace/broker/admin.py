@@ -43,6 +43,9 @@ class KafkaAdmin:
     def partitions(self, topic: str, timeout_s: float) -> int:
         return self._partitions(timeout_s, topic).get(topic, 0)
 
+    def topics(self, timeout_s: float) -> dict[str, int]:
+        return self._partitions(timeout_s)
+
     def _create(self, topics: Sequence[NewTopic], deadline: float) -> None:
         if not topics:
             return

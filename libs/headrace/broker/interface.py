@@ -191,3 +191,7 @@ class Admin(Protocol):
     def partitions(self, topic: str, timeout_s: float) -> int:
         """0: no such topic."""
         ...
+
+    def topics(self, timeout_s: float) -> dict[str, int]:
+        """Every topic with its partitions."""
+        ...

@@ -15,6 +15,7 @@ Fact = str | int | float | bool | None | BaseException
 
 LogEvent = Literal[
     "admin.listening",
+    "batch.dispatched",
     "batch.failed",
     "batch.refused",
     "cancel.unknown",

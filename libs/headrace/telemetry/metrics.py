@@ -41,6 +41,7 @@ _SECONDS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_RATIOS: Final = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 _VERSION: Final = ("model", "version")
 
 
@@ -143,6 +144,20 @@ class FormerMetrics:
             "Requests of a batch",
             _VERSION,
             buckets=_ROWS,
+            registry=into,
+        )
+        self.batch_wait = Histogram(
+            "headrace_batch_wait_seconds",
+            "From the append of a batch's oldest request to its dispatch",
+            _VERSION,
+            buckets=_SECONDS,
+            registry=into,
+        )
+        self.run_overrun = Histogram(
+            "headrace_run_overrun_ratio",
+            "Measured run time of a batch over the predicted one",
+            _VERSION,
+            buckets=_RATIOS,
             registry=into,
         )
         self.padded_rows = Counter(
