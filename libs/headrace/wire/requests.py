@@ -66,11 +66,15 @@ TIMEOUT_MAX_US = 600_000_000
 BULK_TIMEOUT_MAX_US = 7 * 86_400_000_000
 """A deadline further than this from its record's log time does not count (D2)."""
 
-OUR_SOURCE = "headrace/"
+OUR_SOURCE = b"headrace/"
 """How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
 
-PLANS_MAX = 4096
-"""Sizes are remembered for so many compatibility keys, then all are forgotten."""
+REMEMBERED_MAX = 4096
+"""Sizes are remembered for so many compatibility keys, and so many reply addresses
+are; then all are forgotten."""
+
+PRIORITIES = tuple(Priority)
+PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
 
 RAW_INPUT_CONTENTS = 7
 CLIENT_ID = 3
@@ -172,14 +176,17 @@ class RequestDecoder:
         self._version_of = version_of
         self._partitions_of = partitions_of
         self._to_mono = to_mono
-        self._plans: dict[tuple[str, str, str, str], tuple[_Size, ...]] = {}
+        self._known_sizes: dict[tuple[str, str, str, str], tuple[_Size, ...]] = {}
+        self._known_addresses: dict[
+            tuple[bytes | None, bytes | None], ReplyAddress | None
+        ] = {}
 
     def decode(self, record: Record) -> RequestRead | RequestRejected:
         """Raises nothing: what cannot run comes back as a rejection with a reason."""
         headers = dict(record.headers)
         reply_to = None
         try:
-            reply_to = self._reply_to(headers)
+            reply_to = self._address(headers)
             return self._read(record, headers, reply_to)
         except (RequestError, UndecodableRecord) as error:
             return RequestRejected(
@@ -193,7 +200,20 @@ class RequestDecoder:
                 client_id=_client_id(record.value),
             )
 
-    def _reply_to(self, headers: Mapping[str, bytes | None]) -> ReplyAddress | None:
+    def _address(self, headers: Mapping[str, bytes | None]) -> ReplyAddress | None:
+        key = headers.get(names.REPLY_TOPIC), headers.get(names.REPLY_PARTITION)
+        try:
+            return self._known_addresses[key]
+        except KeyError:
+            address = self._checked_address(headers)
+        if len(self._known_addresses) >= REMEMBERED_MAX:
+            self._known_addresses.clear()
+        self._known_addresses[key] = address
+        return address
+
+    def _checked_address(
+        self, headers: Mapping[str, bytes | None]
+    ) -> ReplyAddress | None:
         topic = names.text(headers, names.REPLY_TOPIC)
         partition = names.number(headers, names.REPLY_PARTITION)
         if not topic:
@@ -242,7 +262,7 @@ class RequestDecoder:
         version = names.text(headers, names.VERSION)
         tenant = names.text(headers, names.TENANT) or TENANT_DEFAULT
         source = Source(record.topic, record.partition, record.offset)
-        made_by_us = names.text(headers, names.CE_SOURCE).startswith(OUR_SOURCE)
+        made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         if made_by_us:
             contents = self._ours(headers, record.value, model, version)
             topic, partition = reply_to or ("", None)
@@ -308,17 +328,17 @@ class RequestDecoder:
 
     def _sizes(self, served: ServedVersion, shape: str) -> tuple[_Size, ...]:
         key = (served.model, served.version, served.sha256, shape)
-        sizes = self._plans.get(key)
+        sizes = self._known_sizes.get(key)
         if sizes is None:
-            if len(self._plans) >= PLANS_MAX:
-                self._plans.clear()
+            if len(self._known_sizes) >= REMEMBERED_MAX:
+                self._known_sizes.clear()
             sizes = tuple(
                 _size(spec.datatype, extents)
                 for spec, extents in zip(
                     served.signature.inputs, batched_shapes(served, shape), strict=True
                 )
             )
-            self._plans[key] = sizes
+            self._known_sizes[key] = sizes
         return sizes
 
 
@@ -348,17 +368,17 @@ def _cut(value: bytes) -> tuple[tuple[memoryview, ...], str]:
 
 def _priority(record: Record, headers: Mapping[str, bytes | None]) -> Priority:
     """The partition's; a header may only name a less urgent one."""
-    _, priority = Topics.lane_and_priority(record.partition)
-    name = names.text(headers, names.PRIORITY)
+    priority = PRIORITIES[record.partition % len(PRIORITIES)]
+    name = headers.get(names.PRIORITY)
     if not name:
         return priority
-    try:
-        return max(priority, Priority[name.upper()])
-    except KeyError as error:
+    named = PRIORITY_NAMES.get(name)
+    if named is None:
         raise RequestError(
             f"{names.PRIORITY} is {name[:40]!r}, expected one of "
-            f"{', '.join(each.name.lower() for each in Priority)}"
-        ) from error
+            f"{b', '.join(PRIORITY_NAMES).decode()}"
+        )
+    return max(priority, named)
 
 
 def _deadline(
@@ -366,8 +386,7 @@ def _deadline(
 ) -> tuple[int | None, bool]:
     """D2: the deadline in log time, and whether it had passed when the record was
     appended."""
-    _, priority = Topics.lane_and_priority(record.partition)
-    bulk = priority is Priority.BULK
+    bulk = PRIORITIES[record.partition % len(PRIORITIES)] is Priority.BULK
     timeout_max_us = BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US
     deadline_us = names.number(headers, names.DEADLINE)
     if deadline_us is not None:
@@ -376,9 +395,8 @@ def _deadline(
             return deadline_us, left_us <= 0
     if bulk:
         return None, False
-    return record.timestamp_us + (
-        served.latency_objective_us or TIMEOUT_DEFAULT_US
-    ), False
+    timeout_us = served.latency_objective_us or TIMEOUT_DEFAULT_US
+    return record.timestamp_us + timeout_us, False
 
 
 def _readable(value: bytes | None) -> str:
