@@ -14,7 +14,6 @@ from headrace.runtime import (
     MemberFault,
     Misfit,
     assemble,
-    member_outputs,
     share_out,
 )
 from headrace.wire.compatibility import LENGTH, ROWS
@@ -76,8 +75,7 @@ def test_members_are_laid_side_by_side_on_another_axis() -> None:
     assert array.tolist() == [[1, 4, 5], [2, 6, 7], [3, 8, 9]]
     outputs = share_out(time_major, [array], [1, 2], [])
     assert outputs[0].shape == (3, ROWS)
-    assert outputs[0].even
-    assert member_outputs(outputs, 1)["Y"] == floats([4, 5], [6, 7], [8, 9])
+    assert outputs[0].piece(1) == floats([4, 5], [6, 7], [8, 9])
 
 
 def test_lengths_are_padded_to_the_edge_and_cut_back() -> None:
@@ -91,9 +89,8 @@ def test_lengths_are_padded_to_the_edge_and_cut_back() -> None:
     assert array.tolist() == [[1, 2, 3, 9], [4, 9, 9, 9], [5, 9, 9, 9]]
     outputs = share_out(lengths, [array], [1, 2], [3, 1])
     assert outputs[0].shape == (ROWS, LENGTH)
-    assert not outputs[0].even
-    assert member_outputs(outputs, 0)["Y"] == floats([1, 2, 3])
-    assert member_outputs(outputs, 1)["Y"] == floats([4], [5])
+    assert outputs[0].piece(0) == floats([1, 2, 3])
+    assert outputs[0].piece(1) == floats([4], [5])
 
 
 def test_a_length_beyond_the_last_edge_is_not_padded() -> None:
@@ -135,7 +132,7 @@ def test_a_version_that_does_not_batch_gets_and_gives_whole_tensors() -> None:
 
     assert array["X"].tolist() == [[1, 2]]
     assert outputs[0].shape == (5, 3)
-    assert member_outputs(outputs, 0)["Y"] == bytes(60)
+    assert outputs[0].piece(0) == bytes(60)
 
 
 def test_strings_are_text_in_and_out() -> None:
@@ -148,9 +145,8 @@ def test_strings_are_text_in_and_out() -> None:
     outputs = share_out(texts, [array], [1, 2], [])
 
     assert array.tolist() == [["ä"], [""], ["b'x'"]]
-    assert not outputs[0].even
-    assert member_outputs(outputs, 0)["Y"] == pack_bytes(["ä".encode()])
-    assert member_outputs(outputs, 1)["Y"] == pack_bytes([b"", b"b'x'"])
+    assert outputs[0].piece(0) == pack_bytes(["ä".encode()])
+    assert outputs[0].piece(1) == pack_bytes([b"", b"b'x'"])
 
 
 @pytest.mark.parametrize(
@@ -249,9 +245,7 @@ def test_every_member_gets_its_own_rows_back(data: st.DataObject) -> None:
     outputs = share_out(form, [arrays["X"]], rows, lengths)
 
     assert outputs[0].shape == shape
-    assert [
-        bytes(member_outputs(outputs, member)["Y"]) for member in range(len(rows))
-    ] == members
+    assert [bytes(outputs[0].piece(member)) for member in range(len(rows))] == members
 
 
 def _contents(

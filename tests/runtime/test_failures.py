@@ -34,7 +34,8 @@ NODE = "Non-zero status code returned while running {} node. Name:'{}' Status Me
             + "framework/op_kernel.cc:87 virtual OrtValue* onnxruntime::"
             + "OpKernelContext::OutputMLValue(int, const onnxruntime::TensorShape&) "
             + CODE
-            + "tensor.cc:57 CalculateTensorStorageSize Tensor shape.Size() must be >= 0\n",
+            + "tensor.cc:57 CalculateTensorStorageSize "
+            + "Tensor shape.Size() must be >= 0\n",
             "C node: Tensor shape.Size() must be >= 0",
         ),
         (

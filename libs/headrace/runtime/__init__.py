@@ -7,7 +7,6 @@ from headrace.runtime.batching import (
     MemberFault,
     Misfit,
     assemble,
-    member_outputs,
     share_out,
 )
 from headrace.runtime.device import Device, DeviceSettings, Provider, open_device
@@ -39,7 +38,6 @@ __all__ = [
     "SimulatedSession",
     "assemble",
     "load",
-    "member_outputs",
     "open_device",
     "probe",
     "settle_layout",

@@ -8,7 +8,7 @@ and ``BYTES`` are built here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from typing import NamedTuple
@@ -64,8 +64,8 @@ class BatchOutput(NamedTuple):
     bounds: tuple[int, ...]
     """Member i has the bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
 
-    even: bool
-    """Whether members' sizes are proportional to their rows."""
+    def piece(self, member: int) -> bytes | memoryview:
+        return self.contents[self.bounds[member] : self.bounds[member + 1]]
 
 
 def assemble(
@@ -230,7 +230,7 @@ def _shared(
     axis = layout.batch_axis(spec.name)
     if not layout.batch_axes or axis is None:
         assert len(rows) == 1, "a batch of a version that does not batch"
-        return _packed(spec, array.shape, [array], even=True)
+        return _packed(spec, array.shape, [array])
     padded = layout.padding.output_axes.get(spec.name) if layout.padding else None
     marks = {axis: ROWS} if padded is None else {axis: ROWS, padded: LENGTH}
     shape = tuple(marks.get(at, extent) for at, extent in enumerate(array.shape))
@@ -239,7 +239,7 @@ def _shared(
         contents = _raw(spec, array)
         row_bytes = len(contents) // sum(rows)
         bounds = tuple(accumulate((each * row_bytes for each in rows), initial=0))
-        return BatchOutput(spec.name, spec.datatype, shape, contents, bounds, even=True)
+        return BatchOutput(spec.name, spec.datatype, shape, contents, bounds)
     if padded is not None:
         assert layout.padding is not None
         edge = layout.padding.edge(max(lengths))
@@ -253,7 +253,7 @@ def _shared(
             place[padded] = slice(length)
         parts.append(array[tuple(place)])
         at += each
-    return _packed(spec, shape, parts, even=padded is None)
+    return _packed(spec, shape, parts)
 
 
 def _check_extent(
@@ -268,14 +268,11 @@ def _check_extent(
 
 
 def _packed(
-    spec: TensorSpec, shape: tuple[int, ...], parts: Sequence[Array], *, even: bool
+    spec: TensorSpec, shape: tuple[int, ...], parts: Sequence[Array]
 ) -> BatchOutput:
     raw = [_raw(spec, part) for part in parts]
     bounds = tuple(accumulate(map(len, raw), initial=0))
-    even = even and spec.datatype is not Datatype.BYTES
-    return BatchOutput(
-        spec.name, spec.datatype, shape, b"".join(raw), bounds, even=even
-    )
+    return BatchOutput(spec.name, spec.datatype, shape, b"".join(raw), bounds)
 
 
 def _raw(spec: TensorSpec, array: Array) -> bytes | memoryview:
@@ -284,13 +281,3 @@ def _raw(spec: TensorSpec, array: Array) -> bytes | memoryview:
     contiguous = np.ascontiguousarray(array, NUMPY_TYPES[spec.datatype])
     # An array without elements cannot be cast.
     return contiguous.reshape(-1).view(np.uint8).data if array.size else b""
-
-
-def member_outputs(
-    outputs: Sequence[BatchOutput], member: int
-) -> Mapping[str, bytes | memoryview]:
-    """The raw bytes that one member gets, by output."""
-    return {
-        output.name: output.contents[output.bounds[member] : output.bounds[member + 1]]
-        for output in outputs
-    }

@@ -25,7 +25,6 @@ from headrace.runtime.batching import (
     BatchOutput,
     Misfit,
     assemble,
-    member_outputs,
     share_out,
 )
 from headrace.runtime.failures import RunFailed
@@ -179,7 +178,7 @@ class _Probe:
         for rows in sorted({min(KINDS, rows_max), rows_max}):
             together = self._outputs(rows)
             for member in {*range(min(KINDS, rows)), rows - 1}:
-                got = member_outputs(together, member)
+                got = _member(together, member)
                 for spec, difference in self._compared(alone[member % KINDS], got):
                     worst[spec] = max(worst.get(spec, 0.0), difference)
         for name, difference in worst.items():
@@ -192,15 +191,10 @@ class _Probe:
         """A row's raw outputs when it runs alone, neither batched nor padded."""
         outputs = self._session.run(self._inputs.row(kind, length))
         exact = msgspec.structs.replace(self._layout, padding=None)
-        return {
-            name: bytes(raw)
-            for name, raw in member_outputs(
-                share_out(exact, outputs, [1], []), 0
-            ).items()
-        }
+        return _member(share_out(exact, outputs, [1], []), 0)
 
     def _compared(
-        self, alone: Mapping[str, bytes], batched: Mapping[str, bytes | memoryview]
+        self, alone: Mapping[str, bytes], batched: Mapping[str, bytes]
     ) -> Iterator[tuple[str, float]]:
         """Outputs that differ by more than rounding, with the largest difference."""
         for spec in self._layout.signature.outputs:
@@ -214,7 +208,7 @@ class _Probe:
         if short == long:
             return
         try:
-            padded = member_outputs(self._outputs(2, [short, long]), 0)
+            padded = _member(self._outputs(2, [short, long]), 0)
         except RunFailed as error:
             yield f"a padded batch cannot run: {error}"
             return
@@ -265,9 +259,11 @@ class _Probe:
         )
 
 
-def _difference(
-    spec: TensorSpec, alone: bytes, batched: bytes | memoryview
-) -> float | None:
+def _member(outputs: Sequence[BatchOutput], member: int) -> dict[str, bytes]:
+    return {output.name: bytes(output.piece(member)) for output in outputs}
+
+
+def _difference(spec: TensorSpec, alone: bytes, batched: bytes) -> float | None:
     """None: equal up to rounding."""
     if alone == batched:
         return None
