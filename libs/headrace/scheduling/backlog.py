@@ -50,7 +50,7 @@ class Line:
         return int(len(self.queue) * row_us / max(len(self.slots()), 1))
 
     def head(self, priority: int) -> Entry:
-        return self.queue.bands[priority][0]
+        return self.queue.bands[priority].head
 
 
 class Backlog:
@@ -117,7 +117,7 @@ class Backlog:
 
     def remove(self, line: Line, entries: list[Entry]) -> None:
         """Take queued entries of one line out."""
-        line.queue.remove_all(entries)
+        line.queue.remove(entries)
         for entry in entries:
             request = entry.request
             del self._waiting[request.key]
@@ -180,10 +180,10 @@ class Backlog:
 
     def _urgency(self, line: Line, priority: int) -> tuple[bool, int, float, int]:
         band = line.queue.bands[priority]
-        head = band[0]
+        head = band.head
         tenants = self._tenants
         aside = tenants.contended and all(
-            tenants.is_out_of_profile(entry.request.tenant) for entry in band[:8]
+            tenants.is_out_of_profile(tenant) for tenant in band.tenants()
         )
         rows = min(len(band), line.times.rows_max)
         leave_by_us = head.deadline_us - line.times.bound(rows)

@@ -71,16 +71,15 @@ class BatchFormer:
         self._bulk = BulkLimit(settings, self._backlog)
         self._slots = Slots()
         self._running: dict[str, tuple[QueueKey, int]] = {}
-        self._refused: list[SchedulerDecision] = []
+        self._refused: dict[str, Refuse] = {}
         self._sendable_at_us: int | None = None
         self._wakeup_us: int | None = None
 
     def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
         match event:
             case Arrived(request=request):
-                refused = self._backlog.add(request, now_us)
-                if refused is not None:
-                    self._refused.append(refused)
+                if request.key not in self._refused:
+                    self._note(self._backlog.add(request, now_us))
             case Ticked():
                 return self._decide(now_us)
             case SlotChanged():
@@ -89,8 +88,9 @@ class BatchFormer:
                 self._end_batch(event, now_us)
             case Withdrawn(key=key):
                 self._backlog.withdraw(key)
+                self._refused.pop(key, None)
             case VersionChanged(served=served):
-                self._refused += self._backlog.change_version(served)
+                self._note(*self._backlog.change_version(served))
             case HopsMeasured(control_us=control_us, response_us=response_us):
                 self._backlog.control_us = control_us
                 self._backlog.response_us = response_us
@@ -102,9 +102,15 @@ class BatchFormer:
     def wakeup_at_us(self) -> int | None:
         return self._wakeup_us
 
+    def _note(self, *refused: Refuse | None) -> None:
+        """Keep what was refused on arrival for the next tick."""
+        for refuse in refused:
+            if refuse is not None:
+                self._refused[refuse.request.key] = refuse
+
     def _decide(self, now_us: int) -> list[SchedulerDecision]:
-        decisions = self._refused
-        self._refused = []
+        decisions: list[SchedulerDecision] = list(self._refused.values())
+        self._refused.clear()
         self._drop_missed(now_us, decisions)
         while (choice := self._choose(now_us, decisions)) is not None:
             self._dispatch(choice, now_us, decisions)
@@ -147,7 +153,7 @@ class BatchFormer:
             return None
         rows_max = line.served.max_batch
         if priority == Priority.BULK:
-            rows_max = self._bulk_rows(line, band[0], now_us)
+            rows_max = self._bulk_rows(line, band.head, now_us)
             if not rows_max:
                 return None
         hops_us = self._backlog.control_us + self._backlog.response_us
@@ -159,7 +165,9 @@ class BatchFormer:
             bytes_max=self._settings.batch_bytes_max,
             gate=self._settings.gate,
         )
-        chosen = select(band, line.times, self._tenants, terms)
+        chosen = select(
+            band.first(2 * rows_max, self._tenants), line.times, self._tenants, terms
+        )
         if chosen is None:
             return None
         send_at_us, reason = self._send_at(line, priority, chosen, terms, slot, now_us)
@@ -184,15 +192,15 @@ class BatchFormer:
                 owed.append((priority, True))
             plain.append((priority, False))
         if self._bulk_aged(now_us):
-            plain = [band for band in plain if band[0] != Priority.BULK]
-            place = sum(band[0] < Priority.STANDARD for band in plain)
+            plain = [order for order in plain if order[0] != Priority.BULK]
+            place = sum(order[0] < Priority.STANDARD for order in plain)
             plain.insert(place, (Priority.BULK, False))
         return owed + plain
 
     def _bulk_aged(self, now_us: int) -> bool:
         """Whether the oldest bulk request waits so long that it counts as standard."""
         return any(
-            now_us - line.queue.bands[Priority.BULK][0].request.arrived_us
+            now_us - line.head(Priority.BULK).request.arrived_us
             > self._settings.bulk_ageing_us
             for line in self._backlog.busy[Priority.BULK].values()
         )
@@ -201,7 +209,7 @@ class BatchFormer:
     def _slot_for(line: Line, priority: int, slots: list[Slot]) -> Slot | None:
         """The first open slot that has the version, unless the head avoids it."""
         has = line.slots()
-        avoid = line.queue.bands[priority][0].request.avoid
+        avoid = line.head(priority).request.avoid
         found: Slot | None = None
         for slot in slots:
             if slot.number in has:
@@ -329,7 +337,9 @@ class BatchFormer:
         )
         found: list[Entry] = []
         for band in line.queue.bands[choice.priority + 1 :]:
-            for entry in band[: max(room, 0)]:
+            if not band or room <= 0:
+                continue
+            for entry in band.first(room, self._tenants)[:room]:
                 request = entry.request
                 if request.rows <= room and request.size_bytes <= space:
                     found.append(entry)
@@ -367,7 +377,7 @@ class BatchFormer:
         not even alone."""
         band = line.queue.bands[priority]
         while band:
-            head = band[0]
+            head = band.head
             if head.deadline_us == NEVER_US:
                 return
             if start_us <= self._backlog.last_start_us(line, head):

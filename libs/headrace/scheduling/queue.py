@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import chain
 from typing import NamedTuple
 
 from headrace.domain import Priority, Request
+from headrace.scheduling.fairness import TenantClocks
 
-__all__ = ["NEVER_US", "Entry", "KeyQueue", "QueueKey"]
+__all__ = ["NEVER_US", "Band", "Entry", "KeyQueue", "QueueKey"]
 
 NEVER_US = 1 << 62
 """The deadline of a request that has none."""
+
+TENANTS_SEEN_MAX = 64
+"""Tenants of one band that are considered for a batch: the least served ones."""
 
 
 class QueueKey(NamedTuple):
@@ -29,13 +36,86 @@ class Entry(NamedTuple):
     request: Request
 
 
+class Band:
+    """One priority of a queue: a sorted list per tenant. Arrivals mostly append and
+    departures mostly take heads, so lists beat heaps and can be looked at in order."""
+
+    def __init__(self) -> None:
+        self._by_tenant: dict[str, list[Entry]] = {}
+        self._head: Entry | None = None
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        return chain.from_iterable(self._by_tenant.values())
+
+    @property
+    def head(self) -> Entry:
+        """The entry with the earliest deadline; the band must not be empty."""
+        if self._head is None:
+            self._head = min(entries[0] for entries in self._by_tenant.values())
+        return self._head
+
+    def tenants(self) -> Iterable[str]:
+        return self._by_tenant
+
+    def first(self, count: int, tenants: TenantClocks) -> Sequence[Entry]:
+        """Entries to choose a batch from, in order of deadline: all of a sole
+        tenant's, otherwise the first ``count`` of each, so that nobody's requests
+        are hidden behind another's backlog."""
+        lists = self._by_tenant
+        if len(lists) == 1:
+            (entries,) = lists.values()
+            return entries
+        seen: Iterable[str] = lists
+        if len(lists) > TENANTS_SEEN_MAX:
+            seen = nsmallest(TENANTS_SEEN_MAX, lists, key=tenants.clock)
+        return sorted(chain.from_iterable(lists[tenant][:count] for tenant in seen))
+
+    def push(self, entry: Entry) -> None:
+        own = self._by_tenant.get(entry.request.tenant)
+        if own is None:
+            self._by_tenant[entry.request.tenant] = [entry]
+        elif entry < own[-1]:
+            insort(own, entry)
+        else:
+            own.append(entry)
+        self._count += 1
+        if self._count == 1 or (self._head is not None and entry < self._head):
+            self._head = entry
+
+    def remove(self, entries: Sequence[Entry]) -> None:
+        by_tenant: dict[str, list[Entry]] = {}
+        for entry in entries:
+            by_tenant.setdefault(entry.request.tenant, []).append(entry)
+        for tenant, gone in by_tenant.items():
+            own = self._by_tenant[tenant]
+            _take_out(own, gone)
+            if not own:
+                del self._by_tenant[tenant]
+        self._count -= len(entries)
+        self._head = None
+
+
+def _take_out(own: list[Entry], gone: list[Entry]) -> None:
+    """Delete ``gone`` from the sorted ``own``; both begin at the head, mostly."""
+    count = len(gone)
+    if own[:count] == gone:
+        del own[:count]
+        return
+    seqs = {entry.seq for entry in gone}
+    last = bisect_left(own, max(gone)) + 1
+    own[:last] = [entry for entry in own[:last] if entry.seq not in seqs]
+
+
 class KeyQueue:
-    """One sorted list per priority. Arrivals mostly append and departures mostly take
-    the head, so a list beats a heap and can be looked at in order."""
+    """The bands of one key."""
 
     def __init__(self, key: QueueKey) -> None:
         self.key = key
-        self.bands: tuple[list[Entry], ...] = tuple([] for _ in Priority)
+        self.bands: tuple[Band, ...] = tuple(Band() for _ in Priority)
 
     def __len__(self) -> int:
         return sum(len(band) for band in self.bands)
@@ -43,35 +123,15 @@ class KeyQueue:
     def push(self, request: Request, seq: int) -> Entry:
         deadline_us = request.deadline_us
         entry = Entry(NEVER_US if deadline_us is None else deadline_us, seq, request)
-        band = self.bands[request.priority]
-        if band and entry < band[-1]:
-            insort(band, entry)
-        else:
-            band.append(entry)
+        self.bands[request.priority].push(entry)
         return entry
 
-    def remove(self, entry: Entry) -> None:
-        band = self.bands[entry.request.priority]
-        place = bisect_left(band, entry)
-        assert band[place].seq == entry.seq
-        del band[place]
-
-    def remove_all(self, entries: list[Entry]) -> None:
-        """Remove entries, usually the heads of their bands."""
-        for priority in {entry.request.priority for entry in entries}:
-            band = self.bands[priority]
-            gone = {
-                entry.seq for entry in entries if entry.request.priority == priority
-            }
-            count = len(gone)
-            if all(entry.seq in gone for entry in band[:count]):
-                del band[:count]
-            else:
-                last = max(
-                    bisect_left(band, entry)
-                    for entry in entries
-                    if entry.request.priority == priority
-                )
-                band[: last + 1] = [
-                    entry for entry in band[: last + 1] if entry.seq not in gone
-                ]
+    def remove(self, entries: Sequence[Entry]) -> None:
+        priorities = {entry.request.priority for entry in entries}
+        if len(priorities) == 1:
+            self.bands[priorities.pop()].remove(entries)
+            return
+        for priority in priorities:
+            self.bands[priority].remove(
+                [entry for entry in entries if entry.request.priority == priority]
+            )

@@ -9,7 +9,7 @@ batches to one and serves a quarter of what the device could.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -49,13 +49,13 @@ class Selection(NamedTuple):
 def select(
     band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
 ) -> Selection | None:
-    """The best batch from ``band``, a priority's entries in order of deadline.
+    """The best batch from ``band``, entries of one priority in order of deadline.
 
     Every member fits: ``start + bound(rows) + response <= deadline``. None: not even
     the first entries fit alone (the caller has dropped what certainly misses, so
     that is a matter of a batch's size, never of a single request).
     """
-    pool = band[: 2 * terms.rows_max]
+    pool = band[: _window(band, tenants, terms)]
     rows = _rows_available(pool, terms)
     fitting = _rows_fitting(pool[0].deadline_us, times, terms)
     victims: list[Entry] = []
@@ -100,40 +100,48 @@ def _through_the_gate(
     band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
 ) -> tuple[Sequence[Entry], list[Entry]]:
     """Set tenants out of profile aside; if that is not enough, give heads up."""
-    window = 2 * terms.rows_max
+    window = _window(band, tenants, terms)
     if tenants.contended:
-        kept = _in_profile(band, tenants, window)
+        kept = _in_profile(band, tenants)
         if kept:
             rows = min(_rows_available(kept, terms), terms.target_rows)
             if _rows_fitting(kept[0].deadline_us, times, terms) >= terms.gate * rows:
                 return kept, []
     late_us = terms.start_us + terms.response_us
-    size = min(_rows_available(band, terms), terms.target_rows)
-    while size > 0:
+    for size in _sizes_behind(band, times, terms):
         first = bisect_left(band, (late_us + times.bound(size),))
         pool = band[first : first + window]
-        rows = _rows_available(pool, terms)
-        if rows >= size:
+        if _rows_available(pool, terms) >= size:
             return pool, list(band[:first])
-        size = rows
     return band[:window], []
 
 
-def _in_profile(
-    band: Sequence[Entry], tenants: TenantClocks, count: int
-) -> list[Entry]:
-    """The first entries of tenants who are not far ahead of the least served one."""
-    ahead: dict[str, bool] = {}
-    kept: list[Entry] = []
-    for entry in band:
-        tenant = entry.request.tenant
-        if tenant not in ahead:
-            ahead[tenant] = tenants.is_out_of_profile(tenant)
-        if not ahead[tenant]:
-            kept.append(entry)
-            if len(kept) == count:
-                break
-    return kept
+def _window(band: Sequence[Entry], tenants: TenantClocks, terms: Terms) -> int:
+    """How many entries are looked at: of a sole tenant, two batches' worth."""
+    return len(band) if tenants.contended else 2 * terms.rows_max
+
+
+def _sizes_behind(
+    band: Sequence[Entry], times: RunTimes, terms: Terms
+) -> Iterator[int]:
+    """The target, then what remains behind each of the last entries that would fit
+    in a batch of just that: skipping heads one by one, without visiting those that
+    have a whole target behind them."""
+    yield terms.target_rows
+    tail = band[-terms.target_rows :]
+    remaining = sum(entry.request.rows for entry in tail)
+    for entry in tail:
+        size = min(remaining, terms.target_rows)
+        if _rows_fitting(entry.deadline_us, times, terms) >= size:
+            yield size
+        remaining -= entry.request.rows
+
+
+def _in_profile(band: Sequence[Entry], tenants: TenantClocks) -> list[Entry]:
+    """Entries of tenants who are not far ahead of the least served one."""
+    names = {entry.request.tenant for entry in band}
+    ahead = {name for name in names if tenants.is_out_of_profile(name)}
+    return [entry for entry in band if entry.request.tenant not in ahead]
 
 
 def _fill(
@@ -144,9 +152,7 @@ def _fill(
     terms: Terms,
 ) -> list[Entry]:
     """Entries of ``pool`` up to ``rows`` rows and the byte limit."""
-    if not tenants.contended:
-        return _take(pool, rows, terms.bytes_max)
-    if _rows_available(pool, terms) <= rows:
+    if not tenants.contended or sum(entry.request.rows for entry in pool) <= rows:
         return _take(pool, rows, terms.bytes_max)
     urgent_before = _urgent_before(rows, times, terms)
     split = bisect_left(pool, (urgent_before,))

@@ -1,0 +1,101 @@
+"""What is learned about run times, and how much a single run may teach."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.scheduling import RunTimes
+
+PRIOR = {1: 5_250, 2: 5_500, 32: 13_000}
+
+
+def times(prior: dict[int, int] | None = None, rows_max: int = 32) -> RunTimes:
+    return RunTimes(rows_max, PRIOR if prior is None else prior, quantile=0.95)
+
+
+def test_the_probe_alone_gives_an_affine_expectation() -> None:
+    assert times().expected(16) == pytest.approx(9_000, abs=2)
+
+
+def test_what_never_ran_is_bounded_with_a_margin() -> None:
+    assert times().bound(16) == pytest.approx(1.25 * 9_000, abs=3)
+
+
+def test_the_tail_of_what_never_ran_is_twice_the_next_larger_probed_time() -> None:
+    assert times().extreme(3) == pytest.approx(26_000, abs=2)
+    assert times({}).extreme(1) == pytest.approx(10_000_000, abs=2)
+
+
+def test_steady_runs_are_expected_and_bounded_as_measured() -> None:
+    learned = times()
+    for _ in range(64):
+        learned.observe(32, 14_000)
+
+    assert learned.expected(32) == pytest.approx(14_000, rel=0.01)
+    assert learned.bound(32) == pytest.approx(14_000, rel=0.01)
+
+
+def test_a_stepped_profile_is_followed_within_its_steps() -> None:
+    profile = {1: 17_500, 2: 17_700, 4: 17_700, 8: 28_900, 16: 48_500}
+    learned = times(profile, rows_max=16)
+    for _ in range(64):
+        for rows, run_us in profile.items():
+            learned.observe(rows, run_us)
+
+    for rows, run_us in profile.items():
+        assert learned.expected(rows) == pytest.approx(run_us, rel=0.05)
+
+
+def test_one_outlier_hardly_moves_the_bound() -> None:
+    learned = times()
+    for number in range(63):
+        learned.observe(32, 13_000 + number % 7)
+    before = learned.bound(32)
+    learned.observe(32, 130_000)
+
+    assert learned.bound(32) < 1.1 * before
+
+
+def test_a_device_that_slows_down_is_believed_within_a_hundred_batches() -> None:
+    learned = times()
+    for _ in range(100):
+        learned.observe(32, 13_000)
+    late = sum(_overran(learned, 26_000) for _ in range(100))
+
+    assert late <= 20
+    assert learned.bound(32) >= 26_000
+
+
+def _overran(learned: RunTimes, run_us: int) -> bool:
+    late = run_us > learned.bound(32)
+    learned.observe(32, run_us)
+    return late
+
+
+def test_rows_within_is_the_inverse_of_the_bound() -> None:
+    learned = times()
+
+    assert learned.rows_within(learned.bound(7)) == 7
+    assert learned.rows_within(learned.bound(7) - 1) == 6
+    assert learned.rows_within(0) == 0
+    assert learned.rows_within(1 << 40) == 32
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 10_000_000)), max_size=90)
+)
+def test_times_never_fall_with_more_rows_and_stay_finite(
+    runs: list[tuple[int, int]],
+) -> None:
+    learned = times({1: 100, 2: 120, 6: 300}, rows_max=6)
+    for rows, run_us in runs:
+        learned.observe(rows, run_us)
+
+    for told in (learned.expected, learned.bound, learned.extreme):
+        values = [told(rows) for rows in range(1, 7)]
+        assert values == sorted(values)
+        assert values[0] > 0
+        assert values[-1] < 1 << 50
+    assert all(learned.bound(rows) <= learned.extreme(rows) + 1 for rows in range(1, 7))
