@@ -17,6 +17,7 @@ from headrace.broker.interface import (
     LeaderListener,
     TopicPartition,
 )
+from headrace.errors import BusError
 
 __all__ = ["KafkaLeader", "LeaderSettings"]
 
@@ -74,6 +75,7 @@ class KafkaLeader:
         self._awaited: list[tuple[_Key, _Answer]] = []
         self._outsiders: list[_Answer] = []
         self._in_listener = False
+        self._failed: BusError | None = None
         self._client = confluent_kafka.Consumer(
             connection.config()
             | settings.config()
@@ -96,20 +98,9 @@ class KafkaLeader:
 
     def poll(self, timeout_s: float) -> None:
         """As :meth:`headrace.broker.Leader.poll`."""
-        if self._outsiders:
-            answers, self._outsiders = self._outsiders, []
-            for answer in answers:
-                answer(CommitRefused.NOT_MEMBER)
-        message = self._client.poll(timeout_s)
-        error = None if message is None else message.error()
-        if (
-            error is None
-            or error.retriable()
-            # The listener is told: on_lost comes with the next poll.
-            or error.name() == "_MAX_POLL_EXCEEDED"
-        ):
-            return
-        raise bus_error(error, "lane group")
+        self._serve(timeout_s)
+        if self._failed is not None:
+            raise self._failed
 
     def commit(
         self, offsets: Mapping[TopicPartition, Committed], on_done: _Answer
@@ -142,7 +133,9 @@ class KafkaLeader:
             if time.monotonic() > deadline:
                 return CommitRefused.UNAVAILABLE
             # A poll goes on waiting for records after it has served the answer.
-            self.poll(_ANSWER_POLL_S)
+            self._serve(_ANSWER_POLL_S)
+            if self._failed is not None and self._failed.code == "_FATAL":
+                return CommitRefused.FENCED
         return answers[0]
 
     def committed(
@@ -169,6 +162,22 @@ class KafkaLeader:
     def close(self) -> None:
         """As :meth:`headrace.broker.Leader.close`."""
         self._client.close()
+
+    def _serve(self, timeout_s: float) -> None:
+        if self._outsiders:
+            answers, self._outsiders = self._outsiders, []
+            for answer in answers:
+                answer(CommitRefused.NOT_MEMBER)
+        message = self._client.poll(timeout_s)
+        error = None if message is None else message.error()
+        if (
+            error is not None
+            and not error.retriable()
+            # The listener is told: on_lost comes with the next poll.
+            and error.name() != "_MAX_POLL_EXCEEDED"
+        ):
+            # Such an event comes once, whoever polled; what ended stays ended.
+            self._failed = bus_error(error, "lane group")
 
     def _on_assign(
         self,

@@ -35,7 +35,8 @@ class ProducerSettings(NamedTuple):
     ``linger_ms``: how long a record waits for company. ``timeout_ms``: after that
     long without an ack a record's outcome is unknown (``BusTimeout``).
     ``queue_records_max`` and ``queue_bytes_max``: what waits for acks at most;
-    beyond, ``produce`` raises ``BusFull``.
+    beyond, ``produce`` raises ``BusFull``. ``failures_only``: ``on_delivery`` is not
+    called for records that were acked.
     """
 
     linger_ms: float = 0
@@ -43,6 +44,7 @@ class ProducerSettings(NamedTuple):
     compression: Compression = Compression.NONE
     queue_records_max: int = 50_000
     queue_bytes_max: int = 64 * 1024 * 1024
+    failures_only: bool = False
 
 
 class KafkaProducer:
@@ -68,6 +70,7 @@ class KafkaProducer:
                 "message.max.bytes": connection.batch_bytes_max + FRAMING_BYTES,
                 "queue.buffering.max.messages": settings.queue_records_max,
                 "queue.buffering.max.kbytes": settings.queue_bytes_max // 1024,
+                "delivery.report.only.error": settings.failures_only,
             }
         )
 
