@@ -14,6 +14,14 @@ import yaml
 
 from headrace.embedded import KAFKA_VERSION
 from headrace.embedded.properties import server_properties
+from headrace.lifecycle.settings import GROUPS, AdminSettings, BusSettings
+from headrace.telemetry import (
+    FormerMetrics,
+    IngressMetrics,
+    MetricsRegistry,
+    ProcessMetrics,
+    WorkerMetrics,
+)
 from tests.architecture.checkout import ROOT, project
 
 COMPOSE: dict[str, Any] = yaml.safe_load(
@@ -42,6 +50,14 @@ OF_THE_SIZE = {
     "num.io.threads",
     "num.network.threads",
 }
+
+
+# Commands about a checkout, where everything is installed; imported when called.
+OF_A_CHECKOUT = ("services.ctl.demo", "services.ctl.doctor")
+
+
+def normalized(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def run_tool(*command: str) -> "subprocess.CompletedProcess[str]":
@@ -89,6 +105,30 @@ def test_every_config_is_used_and_readable() -> None:
         assert parsed, name
 
 
+def test_the_dashboard_shows_metrics_that_exist() -> None:
+    registry = MetricsRegistry()
+    for metrics in (ProcessMetrics, IngressMetrics, FormerMetrics, WorkerMetrics):
+        metrics(registry)
+    known = {
+        family.name + suffix
+        for family in registry.collectors.collect()
+        for suffix in {
+            "counter": ("_total",),
+            "gauge": ("",),
+            "histogram": ("_bucket", "_count", "_sum"),
+        }[family.type]
+    }
+    dashboard = json.loads(COMPOSE["configs"]["grafana_headrace"]["content"])
+    shown = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"headrace_\w+", target["expr"])
+    }
+    assert len(shown) >= len(dashboard["panels"])
+    assert shown - known == set()
+
+
 def test_kafka_in_the_container_is_set_up_as_the_embedded_one() -> None:
     kafka = COMPOSE["services"]["kafka"]
     assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
@@ -102,6 +142,20 @@ def test_kafka_in_the_container_is_set_up_as_the_embedded_one() -> None:
     }
     for name in embedded.keys() - OF_THE_PLACE - OF_THE_SIZE:
         assert contained[name] == embedded[name], name
+
+
+def test_no_setting_is_unknown_to_the_services() -> None:
+    names = {
+        name.removeprefix("HEADRACE_")
+        for service in COMPOSE["services"].values()
+        for name in service.get("environment", {})
+        if name.startswith("HEADRACE_")
+    }
+    assert {name.split("__")[0].lower() for name in names} - GROUPS == set()
+    fields = {"bus": BusSettings.model_fields, "admin": AdminSettings.model_fields}
+    for group, known in fields.items():
+        ours = [n for n in names if n.startswith(f"{group}__".upper())]
+        assert {n.split("__")[1].lower() for n in ours} - known.keys() == set()
 
 
 def test_the_image_pins_the_uv_of_the_makefile() -> None:
@@ -120,10 +174,9 @@ def test_an_image_holds_what_its_service_imports(service: str) -> None:
     declared = [*project()["project"]["dependencies"]]
     for extra in re.findall(r"--extra (\w+)", STAGES[service]):
         declared += project()["project"]["optional-dependencies"][extra]
-    held = {re.split(r"[\[>=<]", line)[0].lower() for line in declared}
+    held = {normalized(re.split(r"[\[>=<]", line)[0]) for line in declared}
     graph = grimp.build_graph("headrace", "services", include_external_packages=True)
-    # The demo runs from a checkout alone, where everything is installed.
-    for module in graph.find_descendants("services.ctl.demo") & graph.modules:
+    for module in [name for name in graph.modules if name.startswith(OF_A_CHECKOUT)]:
         graph.remove_module(module)
     modules = graph.find_upstream_modules(f"services.{service}", as_package=True)
     names = {name for name in modules if graph.is_module_squashed(name)}
@@ -131,6 +184,6 @@ def test_an_image_holds_what_its_service_imports(service: str) -> None:
     missing = {
         name
         for name in names - sys.stdlib_module_names
-        if not {home.lower() for home in homes.get(name.split(".")[0], [])} & held
+        if not set(map(normalized, homes.get(name.split(".")[0], []))) & held
     }
     assert missing == set()

@@ -53,7 +53,7 @@ BANNER = re.compile(r"^\s*#\s*[-=*#~]{3,}", re.MULTILINE)
 # mypy and ruff refuse an ignore without a code; this adds the reason.
 BARE_IGNORE = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])$")
 
-CODE = sources("libs", "services", "tests", "loadtest")
+CODE = sources("libs", "services", "schemas", "tests", "loadtest")
 PRODUCT = sources("libs", "services")
 PACKAGES = [path for path in PRODUCT if path.name == "__init__.py"]
 
