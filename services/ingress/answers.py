@@ -1,0 +1,107 @@
+"""Answers as bytes of HTTP: header lines and body, without the body's framing."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.domain import Tensor
+from headrace.wire.tensors import to_json
+from services.ingress.exchange import Exchange
+from services.ingress.refusal import Refusal
+
+__all__ = ["error_body", "refusal_answer", "result_answer"]
+
+Piece = bytes | memoryview
+
+_JSON = b"content-type: application/json\r\n"
+_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
+_COMPRESSION_LEVEL = 1
+"""Answers are tensors: a higher level takes the event loop's time for little."""
+
+_encode = msgspec.json.encode
+
+
+def error_body(text: str) -> bytes:
+    """The protocol's only form of an error."""
+    return _encode({"error": text})
+
+
+def refusal_answer(
+    exchange: Exchange, refusal: Refusal
+) -> tuple[bytes, Sequence[Piece]]:
+    """Header lines and body of an answer other than 200."""
+    fields = (
+        _JSON
+        + b"headrace-reason: %b\r\n" % refusal.reason.value.encode()
+        + _identity(exchange)
+    )
+    if refusal.retry_after_s is not None:
+        fields += b"retry-after: %d\r\n" % refusal.retry_after_s
+    return fields, (error_body(refusal.text),)
+
+
+def result_answer(
+    exchange: Exchange, model: str, version: str, outputs: Sequence[Tensor]
+) -> tuple[bytes, Sequence[Piece]]:
+    """Header lines and body of a result, in the form that the client asked for.
+
+    Raises :class:`headrace.errors.RequestError` for an output that has no JSON form.
+    """
+    by_name = {output.name: output for output in outputs}
+    described = []
+    raws: list[Piece] = []
+    for name, binary in exchange.wanted:
+        output = by_name[name]
+        if binary:
+            described.append(
+                _described(
+                    output, b'"parameters":{"binary_data_size":%d}}' % len(output.data)
+                )
+            )
+            raws.append(output.data)
+        else:
+            data = to_json(name, output.datatype, output.data)
+            described.append(_described(output, b'"data":%b}' % data))
+    text = b'{"model_name":%b,"model_version":%b,"id":%b,"outputs":[%b]}' % (
+        _encode(model),
+        _encode(version),
+        _encode(exchange.client_id),
+        b",".join(described),
+    )
+    fields = _identity(exchange)
+    if raws:
+        fields += (
+            b"content-type: application/octet-stream\r\n"
+            b"inference-header-content-length: %d\r\n" % len(text)
+        )
+    else:
+        fields += _JSON
+    encoding = exchange.head.accept_encoding
+    if encoding:
+        fields += b"content-encoding: %b\r\n" % encoding
+        return fields, (_compressed(encoding, [text, *raws]),)
+    return fields, (text, *raws)
+
+
+def _identity(exchange: Exchange) -> bytes:
+    fields = b"headrace-request-id: %b\r\n" % exchange.request_id.encode()
+    if exchange.head.x_request_id:
+        fields += b"x-request-id: %b\r\n" % exchange.head.x_request_id
+    return fields
+
+
+def _described(output: Tensor, ending: bytes) -> bytes:
+    return b'{"name":%b,"datatype":"%b","shape":[%b],%b' % (
+        _encode(output.name),
+        output.datatype.value.encode(),
+        ",".join(map(str, output.shape)).encode(),
+        ending,
+    )
+
+
+def _compressed(encoding: bytes, pieces: Sequence[Piece]) -> bytes:
+    packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _WINDOW_BITS[encoding])
+    return b"".join([*map(packer.compress, pieces), packer.flush()])

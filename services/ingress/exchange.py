@@ -1,0 +1,71 @@
+"""One inference request between its head and its answer, whatever carries it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.domain import Priority
+
+if TYPE_CHECKING:
+    from headrace.domain import ServedVersion
+    from services.ingress.head import Head
+    from services.ingress.parsing import WantedOutput
+    from services.ingress.refusal import Refusal
+
+__all__ = ["Exchange"]
+
+
+class Exchange(ABC):
+    """The handler's side of a request: what it was asked, how it is answered.
+
+    It is also the waiter: the reader of replies finds it by ``request_id``. Two kinds
+    carry one: a connection of the hot route, and an ASGI call.
+    """
+
+    __slots__ = (
+        "client_id",
+        "head",
+        "lanes",
+        "priority",
+        "refusal",
+        "request_id",
+        "reserved_bytes",
+        "response_complete",
+        "served",
+        "spoke",
+        "started_us",
+        "tenant",
+        "wanted",
+    )
+
+    head: Head
+    served: ServedVersion | None
+    wanted: tuple[WantedOutput, ...]
+
+    def __init__(self, request_id: str, started_us: int) -> None:
+        self.request_id = request_id
+        self.started_us = started_us
+        """When its head was complete; the time limit counts from here."""
+        self.tenant = ""
+        self.client_id = ""
+        """The body's ``id``."""
+        self.refusal: Refusal | None = None
+        """Decided before the body was read; the body is dropped."""
+        self.served = None
+        self.lanes: frozenset[int] = frozenset()
+        """Those whose workers have the version."""
+        self.priority = Priority.STANDARD
+        self.reserved_bytes = 0
+        self.response_complete = False
+        self.spoke = 0
+
+    @abstractmethod
+    def deliver(
+        self, status: int, fields: bytes, body: Sequence[bytes | memoryview]
+    ) -> None:
+        """Send the answer: ``fields`` are header lines, each with its CR LF, without
+        the framing of the body, which is the carrier's. Once; a client that went
+        away gets nothing, and that is no error."""
+        ...

@@ -1,0 +1,150 @@
+"""What this process knows of the others: models, workers and batch formers.
+
+Pure, folded from ``control.models`` and ``status``. A version is ready for clients
+when a slot has announced it and was heard since.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.delivery.roster import Roster
+from headrace.domain import Reason, ServedVersion
+from headrace.errors import RequestError
+from headrace.registry import Catalog, VersionInfo
+from headrace.wire import Announcement, Heartbeat, Role, ServiceState
+from services.ingress.routing import LaneRouter
+
+__all__ = ["Destination", "Fleet"]
+
+WORKER_HEARD_US = 3_000_000
+"""A version whose ready slots were all silent for so long is not ready."""
+
+
+class Destination(NamedTuple):
+    """A version that may be asked, and the lanes whose workers have it."""
+
+    served: ServedVersion
+    lanes: frozenset[int]
+
+
+class Fleet:
+    """The versions that may be asked, and the lanes that lead to them."""
+
+    def __init__(self, lanes: int) -> None:
+        self.starting = True
+        """Until the tables have been read once nothing is known, and nothing that is
+        missing is an error of the client's."""
+        self._lanes = lanes
+        self._catalog = Catalog()
+        self._roster: Roster[str] = Roster()
+        self.router = LaneRouter(self._roster)
+        self._lane_of_slot: dict[int, int] = {}
+        self._resolved: dict[tuple[str, str], Destination] = {}
+
+    def announced(self, announcement: Announcement) -> None:
+        self._catalog.apply(announcement)
+        self._resolved.clear()
+
+    def withdrawn(self, model: str, version: str, slot: int) -> None:
+        """The version left the slot for good."""
+        self._catalog.remove(model, version, slot)
+        self._resolved.clear()
+
+    def heard(self, heartbeat: Heartbeat, log_us: int) -> None:
+        """A process wrote to ``status`` at ``log_us``."""
+        match heartbeat.role:
+            case Role.BATCH_FORMER:
+                self._roster.heard(heartbeat.instance, log_us)
+                self.router.own(
+                    heartbeat.instance,
+                    {load.lane: load.epoch for load in heartbeat.lanes},
+                    draining=heartbeat.state is ServiceState.DRAINING,
+                )
+            case Role.GPU_WORKER:
+                self._roster.heard(_worker(heartbeat.slot), log_us)
+                lane = heartbeat.lane
+                self._lane_of_slot[heartbeat.slot] = (
+                    heartbeat.slot % self._lanes if lane is None else lane
+                )
+            case Role.INGRESS:
+                self._roster.advance(log_us)
+
+    def refresh(self) -> None:
+        """After a batch of heartbeats: ask anew who was heard."""
+        self.router.refresh()
+        self._resolved.clear()
+
+    def resolve(self, model: str, version: str = "") -> Destination:
+        """Where a new request goes: to the named version, else to the highest that is
+        ready and heard.
+
+        Raises :class:`RequestError` with reason ``model_unknown``, ``model_loading``
+        or ``model_unavailable``.
+        """
+        found = self._resolved.get((model, version))
+        if found is not None:
+            return found
+        if self.starting:
+            raise RequestError(
+                "this ingress is starting: it does not know the models yet",
+                reason=Reason.MODEL_LOADING,
+            )
+        served = self._catalog.resolve(model, version)
+        slots = self._heard_slots(served)
+        if not slots and not version:
+            served, slots = self._next_heard(served)
+        if not slots:
+            raise RequestError(
+                f"model {model!r} is not ready: {_SILENT}",
+                reason=Reason.MODEL_UNAVAILABLE,
+            )
+        lanes = frozenset(
+            self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
+        )
+        found = self._resolved[model, version] = Destination(served, lanes)
+        return found
+
+    def versions(self) -> list[VersionInfo]:
+        """Every announced version, by model and number."""
+        return self._catalog.versions()
+
+    def ready_versions(self, model: str) -> list[str]:
+        """Those that a client may name, by number."""
+        return [
+            info.version
+            for info in self._catalog.versions_of(model)
+            if self.why_not_ready(info) is None
+        ]
+
+    def why_not_ready(self, info: VersionInfo) -> str | None:
+        """None: ready."""
+        served = info.served
+        if served is None or not served.accepts:
+            return info.reason or info.state.value
+        if not self._heard_slots(served):
+            return _SILENT
+        return None
+
+    def _next_heard(self, highest: ServedVersion) -> tuple[ServedVersion, list[int]]:
+        for info in reversed(self._catalog.versions_of(highest.model)):
+            served = info.served
+            if served is not None and served.accepts:
+                slots = self._heard_slots(served)
+                if slots:
+                    return served, slots
+        return highest, []
+
+    def _heard_slots(self, served: ServedVersion) -> list[int]:
+        return [
+            slot
+            for slot in served.ready_slots
+            if self._roster.heard_within(_worker(slot), WORKER_HEARD_US)
+        ]
+
+
+_SILENT = "no worker that has it was heard of for 3 s"
+
+
+def _worker(slot: int) -> str:
+    return f"{Role.GPU_WORKER}/{slot}"

@@ -1,0 +1,280 @@
+"""Inference from a request's head to its answer, whatever carries the request.
+
+Written once, with callbacks: ``begin`` when the head is there (admission, before
+anything is read or parsed), ``finish`` when the body is; ``replies_arrived``,
+``log_refused`` and ``tick`` end what waits. All of it runs on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from headrace.clock import Clock
+from headrace.domain import Reason
+from headrace.errors import BusError, RequestError
+from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
+from services.ingress.answers import refusal_answer, result_answer
+from services.ingress.exchange import Exchange
+from services.ingress.fleet import Fleet
+from services.ingress.head import Target, read_head
+from services.ingress.identity import RequestIds
+from services.ingress.outcomes import Outcomes
+from services.ingress.parsing import decompressed, parse
+from services.ingress.producing import Outbox
+from services.ingress.refusal import Refusal, refuse
+from services.ingress.settings import IngressLimits
+from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
+
+__all__ = ["Handler"]
+
+RESERVED_FROM_BYTES = 64 * 1024
+"""Smaller bodies arrive with their head and are not counted."""
+
+GAP_US = 500_000
+GAP_GRACE_US = 150_000
+"""After the process stood still, replies that lie in the log are read for so long
+before anybody is told that none came (D7)."""
+
+_NO_FORMER = "no batch former was heard of lately"
+
+
+class Handler:
+    """Every inference request of this process."""
+
+    def __init__(
+        self,
+        limits: IngressLimits,
+        *,
+        fleet: Fleet,
+        outbox: Outbox,
+        outcomes: Outcomes,
+        clock: Clock,
+    ) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.outcomes = outcomes
+        self.draining = False
+        self.waiters: Waiters[Exchange] = Waiters()
+        self.bodies_bytes = 0
+        """Announced bytes of the bodies that are being received."""
+        self.new_request_id = RequestIds().next
+        self._fleet = fleet
+        self._outbox = outbox
+        self._deadlines: DeadlineWheel[Exchange] = DeadlineWheel()
+        self._ticked_us = clock.now_us()
+        self._expire_from_us = 0
+
+    def begin(
+        self,
+        exchange: Exchange,
+        target: Target,
+        headers: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        """Take in a head and decide whether the body is worth reading. A refusal is
+        answered at the body's end, so that the connection stays in step; one for the
+        body's length at once."""
+        head = exchange.head = read_head(headers)
+        exchange.tenant = head.tenant
+        length = head.content_length or 0
+        if length > self.limits.http_body_bytes_max:
+            self.refuse(exchange, self._body_too_large(length))
+            return
+        exchange.refusal = head.fault or self._admission(exchange, target)
+        if exchange.refusal is None and length > RESERVED_FROM_BYTES:
+            exchange.refusal = self._reserve(exchange, length)
+
+    def body_grew(self, exchange: Exchange, size: int) -> None:
+        """A body of unknown length has ``size`` bytes so far."""
+        if size > self.limits.http_body_bytes_max:
+            self.refuse(exchange, self._body_too_large(size))
+        elif size - exchange.reserved_bytes > RESERVED_FROM_BYTES:
+            exchange.refusal = self._reserve(exchange, 2 * size)
+
+    def body_late(self, exchange: Exchange) -> None:
+        """The body did not come to its end in time."""
+        if not exchange.response_complete:
+            self.refuse(
+                exchange,
+                refuse(
+                    Reason.INVALID,
+                    "the body was not complete "
+                    f"{self.limits.http_body_timeout_ms} ms after the head",
+                    status=HTTPStatus.REQUEST_TIMEOUT,
+                ),
+            )
+
+    def finish(self, exchange: Exchange, body: bytes | bytearray) -> None:
+        """The body is complete: answer the refusal, or send the request on."""
+        refusal = exchange.refusal
+        if refusal is None:
+            try:
+                self._produce(exchange, body)
+            except RequestError as error:
+                refusal = refuse(Reason(error.reason), str(error))
+            except BusError as error:
+                refusal = _log_unavailable(error)
+        if refusal is None:
+            self._release(exchange)
+        else:
+            self._stop_waiting(exchange)
+            self.refuse(exchange, refusal)
+
+    def client_left(self, exchange: Exchange) -> None:
+        """The connection is gone. A request in the log is waited for all the same, so
+        that what is in flight stays counted until it ends."""
+        self._release(exchange)
+        self.outcomes.cancelled(exchange)
+
+    def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        """Answer with ``refusal``, count it and log it."""
+        self._release(exchange)
+        total_us = self.clock.now_us() - exchange.started_us
+        self.outcomes.refused(exchange, refusal, total_us)
+        fields, body = refusal_answer(exchange, refusal)
+        exchange.deliver(refusal.status, fields, body)
+
+    def replies_arrived(self, records: Iterable[Replies]) -> None:
+        """End the requests that these replies answer."""
+        now_us = self.clock.now_us()
+        for record in records:
+            self.outcomes.ran(record)
+            for answer in record.answers:
+                claimed = self.waiters.claim(answer.id, answer.tenant)
+                if isinstance(claimed, Unclaimed):
+                    self.outcomes.unclaimed(claimed)
+                else:
+                    self._deadlines.drop(claimed)
+                    self._answer(claimed, record, answer, now_us)
+
+    def log_refused(self, exchange: Exchange, error: BusError) -> None:
+        """The log refused the record of a request."""
+        if self._stop_waiting(exchange):
+            self.refuse(exchange, _log_unavailable(error))
+
+    def tick(self) -> None:
+        """Answer those whose time is over; call it every few milliseconds."""
+        now_us = self.clock.now_us()
+        if now_us - self._ticked_us > GAP_US:
+            self._expire_from_us = now_us + GAP_GRACE_US
+        self._ticked_us = now_us
+        if now_us < self._expire_from_us:
+            return
+        for exchange in self._deadlines.due(now_us):
+            if self.waiters.give_up(exchange):
+                self.refuse(
+                    exchange,
+                    refuse(
+                        Reason.EXPIRED,
+                        "no answer came within the time limit",
+                        admitted=True,
+                    ),
+                )
+
+    def _admission(self, exchange: Exchange, target: Target) -> Refusal | None:
+        """Whether to take the request in, from what is known before its body."""
+        if self.draining:
+            return refuse(Reason.DRAINING, "this ingress is shutting down")
+        try:
+            exchange.served, exchange.lanes = self._fleet.resolve(
+                target.model, target.version
+            )
+        except RequestError as error:
+            return refuse(Reason(error.reason), str(error))
+        if not self._fleet.router.lanes_patient:
+            return refuse(Reason.NO_FORMER, _NO_FORMER)
+        if len(self.waiters) >= self.limits.in_flight_max:
+            return refuse(
+                Reason.OVERLOADED,
+                f"{self.limits.in_flight_max} requests are in flight (in_flight_max)",
+            )
+        return None
+
+    def _produce(self, exchange: Exchange, body: bytes | bytearray) -> None:
+        head, served = exchange.head, exchange.served
+        assert served is not None
+        if head.encoding:
+            body = decompressed(body, head.encoding, self.limits.http_body_bytes_max)
+        parsed = parse(head, body, served)
+        exchange.client_id = parsed.client_id
+        exchange.wanted = parsed.wanted
+        timeout_us = (
+            parsed.timeout_us
+            or head.timeout_us
+            or served.latency_objective_us
+            or TIMEOUT_DEFAULT_US
+        )
+        priority = parsed.priority if parsed.priority is not None else head.priority
+        if priority is not None:
+            exchange.priority = priority
+        deadline_us = exchange.started_us + timeout_us
+        now_us = self.clock.now_us()
+        if deadline_us <= now_us:
+            raise RequestError(
+                f"the time limit of {timeout_us} us was over before the body was there",
+                reason=Reason.EXPIRED,
+            )
+        lane = self._fleet.router.choose(timeout_us, exchange.lanes)
+        if lane is None:
+            raise RequestError(_NO_FORMER, reason=Reason.NO_FORMER)
+        # The reply may be faster than the return from produce.
+        self.waiters.add(exchange)
+        self._deadlines.put(exchange, deadline_us)
+        self._outbox.send(exchange, parsed, lane, deadline_us)
+
+    def _answer(
+        self, exchange: Exchange, record: Replies, answer: Answer, now_us: int
+    ) -> None:
+        if answer.reason is not None:
+            self.refuse(
+                exchange,
+                refuse(
+                    answer.reason,
+                    answer.text,
+                    admitted=True,
+                    retry_after_us=answer.retry_after_us,
+                ),
+            )
+            return
+        try:
+            fields, body = result_answer(
+                exchange, record.model, record.version, answer.outputs
+            )
+        except RequestError as error:
+            self.refuse(exchange, refuse(Reason.MODEL_ERROR, str(error)))
+            return
+        total_us = now_us - exchange.started_us
+        self.outcomes.succeeded(exchange, record, answer, total_us)
+        exchange.deliver(HTTPStatus.OK, fields, body)
+
+    def _stop_waiting(self, exchange: Exchange) -> bool:
+        self._deadlines.drop(exchange)
+        return self.waiters.give_up(exchange)
+
+    def _reserve(self, exchange: Exchange, size: int) -> Refusal | None:
+        """Count a body's bytes; a refusal when the bodies together are too many."""
+        more = size - exchange.reserved_bytes
+        if self.bodies_bytes + more > self.limits.bodies_bytes_max:
+            return refuse(
+                Reason.OVERLOADED,
+                f"bodies of {self.bodies_bytes} bytes are being received, at most "
+                f"{self.limits.bodies_bytes_max} are (bodies_bytes_max)",
+            )
+        self.bodies_bytes += more
+        exchange.reserved_bytes = size
+        return None
+
+    def _release(self, exchange: Exchange) -> None:
+        self.bodies_bytes -= exchange.reserved_bytes
+        exchange.reserved_bytes = 0
+
+    def _body_too_large(self, size: int) -> Refusal:
+        return refuse(
+            Reason.TOO_LARGE,
+            f"the body has {size} bytes or more, at most "
+            f"{self.limits.http_body_bytes_max} are allowed (http_body_bytes_max)",
+        )
+
+
+def _log_unavailable(error: BusError) -> Refusal:
+    return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {error}")

@@ -1,0 +1,228 @@
+"""What the head of an inference request says, before any of its body is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+
+import msgspec
+
+from headrace.domain import Priority, Reason
+from headrace.errors import RequestError
+from headrace.wire.topics import checked_name
+from services.ingress.refusal import Refusal, refuse
+
+__all__ = [
+    "TIMEOUT_US_MAX",
+    "Head",
+    "Target",
+    "checked_timeout_us",
+    "named_priority",
+    "read_head",
+    "read_target",
+]
+
+TIMEOUT_US_MAX = 600_000_000
+"""Longest time limit of an online request; more is refused (400)."""
+
+REQUEST_ID_BYTES_MAX = 256
+"""Longest ``x-request-id``; more is refused (400)."""
+
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+_QVALUE_ZERO = re.compile(rb"q=0(\.0{0,3})?")
+_ENCODINGS = {
+    b"": b"",
+    b"identity": b"",
+    b"gzip": b"gzip",
+    b"x-gzip": b"gzip",
+    b"deflate": b"deflate",
+}
+
+_PRIORITY_NAMES = {priority.name.lower(): priority for priority in Priority}
+_PRIORITIES = ", ".join(_PRIORITY_NAMES)
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The model and version that a path names; version "" is the highest served."""
+
+    model: str
+    version: str
+
+
+class Head(msgspec.Struct, gc=False):
+    """The headers that matter to inference; ``fault`` is the first thing wrong."""
+
+    content_length: int | None = None
+    encoding: bytes = b""
+    """``gzip``, ``deflate`` or empty."""
+    json_bytes: int | None = None
+    """``Inference-Header-Content-Length``; None: the body is JSON alone."""
+    accept_encoding: bytes = b""
+    """How the answer may be compressed, as ``encoding``."""
+    x_request_id: bytes = b""
+    priority: Priority | None = None
+    timeout_us: int = 0
+    tenant: str = "default"
+    traceparent: bytes = b""
+    tracestate: bytes = b""
+    fault: Refusal | None = None
+
+
+def read_target(path: bytes) -> Target | None:
+    """The target of an inference path as it stands on the wire, nothing unquoted, so
+    that a quoted slash never becomes one. None: not such a path."""
+    parts = path.decode("ascii", "replace").split("/")
+    match parts:
+        case ["", "v2", "models", model, "infer"] if model:
+            return Target(model, "")
+        case ["", "v2", "models", model, "versions", version, "infer"] if model:
+            return Target(model, version)
+    return None
+
+
+def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Read headers with names in lower case; faults are noted, not raised, so that
+    the answer can still echo the request's id."""
+    head = Head()
+    seen = set()
+    for name, value in headers:
+        read = _READERS.get(name)
+        if read is None:
+            continue
+        if name in seen and name not in _MAY_REPEAT:
+            head.fault = head.fault or refuse(
+                Reason.INVALID, f"the header {name.decode()} is given twice"
+            )
+        seen.add(name)
+        fault = read(head, value)
+        if fault is not None and head.fault is None:
+            head.fault = fault
+    return head
+
+
+def named_priority(name: str) -> Priority:
+    """Raises :class:`RequestError` for an unknown name."""
+    priority = _PRIORITY_NAMES.get(name)
+    if priority is None:
+        raise RequestError(f"priority must be one of {_PRIORITIES}, got {name[:40]!r}")
+    return priority
+
+
+def checked_timeout_us(timeout_us: int) -> int:
+    """``timeout_us``, 0 for the model's own; raises :class:`RequestError`."""
+    if not 0 <= timeout_us <= TIMEOUT_US_MAX:
+        raise RequestError(
+            f"the time limit must be from 0 (the model's own) to {TIMEOUT_US_MAX} "
+            f"microseconds, got {timeout_us}"
+        )
+    return timeout_us
+
+
+def _content_length(head: Head, value: bytes) -> Refusal | None:
+    head.content_length = int(value)  # the parser has refused anything but digits
+    return None
+
+
+def _content_encoding(head: Head, value: bytes) -> Refusal | None:
+    encoding = _ENCODINGS.get(value.strip().lower())
+    if encoding is None:
+        return refuse(
+            Reason.INVALID,
+            "the content encoding must be gzip, deflate or identity, got "
+            f"{_shown(value)}",
+            status=HTTPStatus.NOT_IMPLEMENTED,
+        )
+    head.encoding = encoding
+    return None
+
+
+def _accept_encoding(head: Head, value: bytes) -> Refusal | None:
+    for offer in value.lower().split(b","):
+        encoding, _, quality = offer.strip().partition(b";")
+        accepted = _ENCODINGS.get(encoding.strip(), b"")
+        if accepted and not _QVALUE_ZERO.fullmatch(quality.strip()):
+            # gzip is the better known of the two; a client that takes both gets it.
+            head.accept_encoding = max(head.accept_encoding, accepted)
+    return None
+
+
+def _json_bytes(head: Head, value: bytes) -> Refusal | None:
+    if not _DIGITS.fullmatch(value):
+        return refuse(
+            Reason.INVALID,
+            "Inference-Header-Content-Length must be the number of bytes of the JSON "
+            f"part, got {_shown(value)}",
+        )
+    head.json_bytes = int(value)
+    return None
+
+
+def _x_request_id(head: Head, value: bytes) -> Refusal | None:
+    if len(value) > REQUEST_ID_BYTES_MAX:
+        return refuse(
+            Reason.INVALID,
+            f"x-request-id is limited to {REQUEST_ID_BYTES_MAX} bytes, got "
+            f"{len(value)}",
+        )
+    head.x_request_id = value
+    return None
+
+
+def _priority(head: Head, value: bytes) -> Refusal | None:
+    try:
+        head.priority = named_priority(value.decode("latin-1"))
+    except RequestError as error:
+        return refuse(Reason.INVALID, f"headrace-priority: {error}")
+    return None
+
+
+def _timeout_ms(head: Head, value: bytes) -> Refusal | None:
+    if not _DIGITS.fullmatch(value):
+        return refuse(
+            Reason.INVALID,
+            "headrace-timeout-ms must be a whole number of milliseconds, got "
+            f"{_shown(value)}",
+        )
+    try:
+        head.timeout_us = checked_timeout_us(int(value) * 1000)
+    except RequestError as error:
+        return refuse(Reason.INVALID, f"headrace-timeout-ms: {error}")
+    return None
+
+
+def _tenant(head: Head, value: bytes) -> Refusal | None:
+    try:
+        head.tenant = checked_name("tenant", value.decode("latin-1"))
+    except RequestError as error:
+        return refuse(Reason.INVALID, f"headrace-tenant: {error}")
+    return None
+
+
+def _traceparent(head: Head, value: bytes) -> Refusal | None:
+    head.traceparent = value
+    return None
+
+
+def _tracestate(head: Head, value: bytes) -> Refusal | None:
+    head.tracestate = value
+    return None
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:40].decode("latin-1"))
+
+
+_READERS = {
+    b"content-length": _content_length,
+    b"content-encoding": _content_encoding,
+    b"accept-encoding": _accept_encoding,
+    b"inference-header-content-length": _json_bytes,
+    b"x-request-id": _x_request_id,
+    b"headrace-priority": _priority,
+    b"headrace-timeout-ms": _timeout_ms,
+    b"headrace-tenant": _tenant,
+    b"traceparent": _traceparent,
+    b"tracestate": _tracestate,
+}
+_MAY_REPEAT = {b"accept-encoding", b"traceparent", b"tracestate"}

@@ -1,0 +1,60 @@
+"""One log line per request that got no result, without its payload."""
+
+from __future__ import annotations
+
+from headrace.clock import Clock
+from headrace.telemetry import get_log
+from services.ingress.exchange import Exchange
+from services.ingress.refusal import Refusal
+
+__all__ = ["Journal"]
+
+LINES_PER_S_MAX = 200
+"""Under overload, refusals above this are counted in one line instead of written."""
+
+_SECOND_US = 1_000_000
+
+
+class Journal:
+    """Writes down failures, at most so many a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._log = get_log()
+        self._clock = clock
+        self._second_us = 0
+        self._lines = 0
+
+    def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
+        """A request ended without a result."""
+        if not self._has_room():
+            return
+        served = exchange.served
+        self._log.info(
+            "request.failed",
+            request_id=exchange.request_id,
+            x_request_id=exchange.head.x_request_id.decode("latin-1"),
+            client_id=exchange.client_id[:256],
+            tenant=exchange.tenant,
+            model=None if served is None else served.model,
+            version=None if served is None else served.version,
+            status=refusal.status,
+            reason=refusal.reason,
+            text=refusal.text,
+            total_us=total_us,
+        )
+
+    def crashed(self, error: Exception) -> None:
+        """A fault of our own ended a request."""
+        self._log.error("http.failed", exc_info=error)
+
+    def _has_room(self) -> bool:
+        now_us = self._clock.now_us()
+        if now_us - self._second_us >= _SECOND_US:
+            if self._lines > LINES_PER_S_MAX:
+                self._log.warning(
+                    "request.failed", unlogged=self._lines - LINES_PER_S_MAX
+                )
+            self._second_us = now_us
+            self._lines = 0
+        self._lines += 1
+        return self._lines <= LINES_PER_S_MAX

@@ -1,0 +1,357 @@
+"""Builds an ingress and runs it to its end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import socket
+import threading
+from typing import NoReturn, Protocol
+from uuid import uuid4
+
+import uvloop
+
+from headrace.broker import (
+    KafkaAdmin,
+    KafkaProducer,
+    KafkaReader,
+    LoopHandover,
+    ProducerSettings,
+    ProducerThread,
+    TableReader,
+    TopicPartition,
+)
+from headrace.clock import SystemClock
+from headrace.delivery.logtime import LogClock
+from headrace.domain import ReplyAddress
+from headrace.errors import BusError, SetupError
+from headrace.lifecycle import (
+    ExitCode,
+    Health,
+    Heartbeat,
+    Pulse,
+    StatusReader,
+    answer_probe,
+    configure_interpreter,
+    drain_on_signals,
+    end_with_any_thread,
+    read_settings,
+    run_to_exit,
+)
+from headrace.telemetry import (
+    IngressMetrics,
+    MetricsRegistry,
+    ProcessMetrics,
+    configure_logs,
+    get_log,
+)
+from headrace.wire import (
+    Announcement,
+    RequestEncoder,
+    Role,
+    ServiceState,
+    base_topics,
+    encode_json,
+)
+from headrace.wire import Heartbeat as HeartbeatRecord
+from services.ingress.cold import cold_app
+from services.ingress.exchange import Exchange
+from services.ingress.fleet import Fleet
+from services.ingress.handler import Handler
+from services.ingress.journal import Journal
+from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
+from services.ingress.meter import Meter
+from services.ingress.outcomes import Outcomes
+from services.ingress.producing import Outbox, Producers
+from services.ingress.server import HttpServer, bind
+from services.ingress.settings import IngressSettings
+from services.ingress.statistics import Statistics
+
+__all__ = ["main", "serve"]
+
+PROVISION_TIMEOUT_S = 30
+TICK_S = 0.005
+"""How late a deadline is noticed at most, beside the wheel's own 8 ms."""
+SWEEP_US = 1_000_000
+QUIET = ProducerSettings(linger_ms=0, failures_only=True)
+BUSY = ProducerSettings(linger_ms=1, failures_only=True)
+FLUSH_S = 0.3
+
+
+def main() -> NoReturn:
+    parser = argparse.ArgumentParser(prog="services.ingress")
+    parser.add_argument("--slot", type=int, default=0)
+    slot = parser.parse_args().slot
+    run_to_exit(
+        lambda: serve(
+            read_settings(IngressSettings, os.environ), slot, drain_on_signals()
+        )
+    )
+
+
+def serve(settings: IngressSettings, slot: int, asked: threading.Event) -> ExitCode:
+    """Serve until ``asked`` to drain."""
+    configure_logs(settings.log, service="ingress", slot=slot)
+    end_with_any_thread()
+    bus = settings.bus
+    if not 0 <= slot < bus.ingress_slots:
+        raise SetupError(
+            f"--slot {slot}: an ingress's slot is from 0 to {bus.ingress_slots - 1} "
+            "(HEADRACE_BUS__INGRESS_SLOTS)"
+        )
+    _allow_files()
+    listener = bind(settings.http)
+    try:
+        KafkaAdmin(bus.connection(f"ingress-{slot}")).create_topics(
+            base_topics(bus.topics, bus), PROVISION_TIMEOUT_S
+        )
+    except BusError as error:
+        get_log().critical("topic.missing", code=error.code, text=str(error))
+        return ExitCode.LOG_UNAVAILABLE
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_Ingress(settings, slot, listener).run(asked))
+    return ExitCode.OK
+
+
+class _Ingress:
+    """Everything that one process is made of, and the order of start and end."""
+
+    _loop: asyncio.AbstractEventLoop
+    _models: TableReader
+
+    def __init__(
+        self, settings: IngressSettings, slot: int, listener: socket.socket
+    ) -> None:
+        bus = settings.bus
+        self._settings = settings
+        self._slot = slot
+        self._listener = listener
+        self._url = _url(listener)
+        self._instance = uuid4().hex
+        self._clock = SystemClock()
+        self._log_clock = LogClock()
+        self._log = get_log()
+        self._connection = bus.connection(f"ingress-{slot}")
+        self._registry = MetricsRegistry()
+        self._pulse = Pulse(self._clock)
+        self._health = Health(
+            self._pulse,
+            {
+                "replies": "the replies are not listened to yet",
+                "models": "the models are not known yet",
+                "status": "no heartbeat of this process came back through the log yet",
+            },
+        )
+        self._fleet = Fleet(bus.lanes)
+        self._statistics = Statistics()
+        self._meter = Meter(IngressMetrics(self._registry))
+        self._metrics = ProcessMetrics(self._registry)
+        self._decoder = Decoder(self._metrics)
+        self._producers = Producers(
+            KafkaProducer(self._connection, QUIET),
+            KafkaProducer(self._connection, BUSY),
+        )
+        outbox = Outbox(
+            self._producers,
+            topics=bus.topics,
+            encoder=RequestEncoder(
+                f"headrace/ingress/{slot}", ReplyAddress(bus.topics.replies, slot)
+            ),
+            payload_bytes_max=bus.payload_bytes_max,
+            clock=self._clock,
+            to_log_us=self._log_clock.to_log,
+            refused=self._log_refused,
+        )
+        self._handler = Handler(
+            settings.limits,
+            fleet=self._fleet,
+            outbox=outbox,
+            outcomes=Outcomes(self._statistics, self._meter, Journal(self._clock)),
+            clock=self._clock,
+        )
+        self._server = HttpServer(
+            cold_app(
+                self._handler,
+                self._fleet,
+                self._statistics,
+                self._probe,
+                self._health,
+            ),
+            self._handler,
+            settings.limits,
+        )
+
+    async def run(self, asked: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        threads = self._threads()
+        for thread in threads:
+            thread.start()
+        self._log.info("http.listening", url=self._url)
+        configure_interpreter()
+        async with asyncio.TaskGroup() as tasks:
+            turning = tasks.create_task(self._turn(asked))
+            await self._server.serve([self._listener])
+            turning.cancel()
+        self._log.info("drain.ended", unanswered=len(self._handler.waiters))
+        for thread in reversed(threads):
+            await asyncio.to_thread(thread.stop)
+
+    def _threads(self) -> list[_Thread]:
+        """In the order of their start; they end in reverse."""
+        topics, loop, decoder = self._settings.bus.topics, self._loop, self._decoder
+        give_replies = LoopHandover(loop, self._handler.replies_arrived)
+        give_heard = LoopHandover(loop, self._heard)
+        give_changes = LoopHandover(loop, self._changed)
+        self._models = TableReader(
+            self._reader(),
+            topics.control_models,
+            lambda records: give_changes(decoder.announcements(records)),
+            decoder.failed,
+        )
+        return [
+            _FlushedThread(ProducerThread("quiet producer", self._producers.quiet)),
+            _FlushedThread(ProducerThread("busy producer", self._producers.busy)),
+            ReplyListener(
+                self._reader(),
+                TopicPartition(topics.replies, self._slot),
+                take=lambda records: give_replies(decoder.replies(records)),
+                fail=decoder.failed,
+                listening=lambda: self._health.met("replies"),
+            ),
+            self._models,
+            StatusReader(
+                self._reader(),
+                topics.status,
+                lambda records: give_heard(decoder.heartbeats(records)),
+                decoder.failed,
+            ),
+            Heartbeat(
+                KafkaProducer(self._connection),
+                topics.status,
+                f"{Role.INGRESS}/{self._slot}".encode(),
+                self._own_heartbeat,
+                pulse=self._pulse,
+                clock=self._clock,
+                log_time=_FedOnLoop(loop, self._log_clock),
+            ),
+        ]
+
+    def _reader(self) -> KafkaReader:
+        return KafkaReader(self._connection)
+
+    async def _turn(self, asked: threading.Event) -> None:
+        """What the loop does by the clock."""
+        sweep_at_us = 0
+        while True:
+            self._pulse.beat()
+            self._handler.tick()
+            if asked.is_set() and not self._handler.draining:
+                self._drain()
+            now_us = self._clock.now_us()
+            if now_us >= sweep_at_us:
+                sweep_at_us = now_us + SWEEP_US
+                self._sweep(now_us)
+            if self._fleet.starting:
+                self._look_around()
+            await asyncio.sleep(TICK_S)
+
+    def _look_around(self) -> None:
+        """Whether what a request depends on is there."""
+        if self._health.state is ServiceState.READY and self._log_clock.is_set:
+            self._fleet.starting = False
+            self._log.info("process.ready")
+        elif self._models.caught_up:
+            # Through the loop's queue, where the last changes may still lie.
+            self._loop.call_soon(self._health.met, "models")
+
+    def _sweep(self, now_us: int) -> None:
+        self._server.close_quiet(now_us)
+        self._meter.look(
+            in_flight=len(self._handler.waiters),
+            lanes=len(self._fleet.router.lanes),
+            connections=self._server.connections,
+        )
+        if self._log_clock.is_set:
+            self._metrics.log_clock_error.set(self._log_clock.error_us / 1e6)
+
+    def _drain(self) -> None:
+        self._log.info("drain.started", unanswered=len(self._handler.waiters))
+        self._health.drain()
+        self._handler.draining = True
+        self._server.drain()
+
+    def _heard(self, batch: list[Heard]) -> None:
+        for heartbeat, log_us in batch:
+            self._fleet.heard(heartbeat, log_us)
+            if heartbeat.instance == self._instance:
+                self._health.met("status")
+        self._fleet.refresh()
+
+    def _changed(self, batch: list[Announcement | Withdrawn]) -> None:
+        for change in batch:
+            if isinstance(change, Withdrawn):
+                self._fleet.withdrawn(*change)
+            else:
+                self._fleet.announced(change)
+
+    def _log_refused(self, exchange: Exchange, error: BusError) -> None:
+        self._metrics.produce_errors.labels(error.code).inc()
+        self._loop.call_soon_threadsafe(self._handler.log_refused, exchange, error)
+
+    def _own_heartbeat(self) -> bytes:
+        return encode_json(
+            HeartbeatRecord(
+                Role.INGRESS,
+                self._slot,
+                self._instance,
+                self._health.state,
+                socket.gethostname(),
+                os.getpid(),
+                self._url,
+            )
+        )
+
+    def _probe(self, path: str) -> tuple[int, str, bytes]:
+        answer = answer_probe(path, self._health, self._registry)
+        assert answer is not None  # routed by its paths
+        return answer
+
+
+class _Thread(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _FlushedThread:
+    """A producer's thread that waits a little for its last records."""
+
+    def __init__(self, thread: ProducerThread) -> None:
+        self._thread = thread
+        self.start = thread.start
+
+    def stop(self) -> None:
+        self._thread.stop(FLUSH_S)
+
+
+class _FedOnLoop:
+    """Hands the log clock's samples to the loop, the only thread that reads it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: LogClock) -> None:
+        self._loop = loop
+        self._clock = clock
+
+    def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:
+        self._loop.call_soon_threadsafe(self._clock.feed, sent_us, acked_us, log_us)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _allow_files() -> None:
+    """A connection is an open file, and the soft limit is often 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

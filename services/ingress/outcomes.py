@@ -1,0 +1,62 @@
+"""How requests end, told to everybody who keeps count: statistics, metrics, the log."""
+
+from __future__ import annotations
+
+from headrace.wire import Answer, Replies
+from services.ingress.exchange import Exchange
+from services.ingress.journal import Journal
+from services.ingress.meter import Meter
+from services.ingress.refusal import Refusal
+from services.ingress.statistics import Statistics
+from services.ingress.waiters import Unclaimed
+
+__all__ = ["Outcomes"]
+
+
+class Outcomes:
+    """One call per end of a request."""
+
+    def __init__(self, statistics: Statistics, meter: Meter, journal: Journal) -> None:
+        self._statistics = statistics
+        self._meter = meter
+        self._journal = journal
+
+    def ran(self, record: Replies) -> None:
+        """Answers of a batch arrived."""
+        if record.model:
+            self._statistics.of(record.model, record.version).ran(
+                record.batch, record.batch_rows, _times_us(record)
+            )
+
+    def succeeded(
+        self, exchange: Exchange, record: Replies, answer: Answer, total_us: int
+    ) -> None:
+        model, version = record.model, record.version
+        self._statistics.of(model, version).succeeded(
+            total_us, answer.rows, _times_us(record)
+        )
+        self._meter.succeeded(model, version, exchange.priority, total_us)
+
+    def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
+        served = exchange.served
+        if served is not None:
+            self._statistics.of(served.model, served.version).fail.add(total_us)
+        self._meter.refused(exchange, refusal, total_us)
+        self._journal.refused(exchange, refusal, total_us)
+
+    def cancelled(self, exchange: Exchange) -> None:
+        """The client went away before its answer."""
+        self._meter.cancelled(exchange)
+
+    def unclaimed(self, what: Unclaimed) -> None:
+        """A reply answered nobody."""
+        self._meter.unclaimed(what)
+
+    def crashed(self, error: Exception) -> None:
+        """A fault of our own ended a request."""
+        self._journal.crashed(error)
+
+
+def _times_us(record: Replies) -> tuple[int, int, int]:
+    facts = record.facts
+    return facts.input_us, facts.run_us, facts.output_us

@@ -1,0 +1,383 @@
+"""The body of an inference request: JSON, JSON with binary tensors, or raw bytes.
+
+Checked here once, against the model's signature: whatever does not fit raises
+:class:`headrace.errors.RequestError` with the tensor, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from math import isinf, prod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.domain import (
+    BATCH_AXIS_NONE,
+    VARIABLE,
+    Datatype,
+    Priority,
+    ServedVersion,
+    Tensor,
+    TensorSpec,
+)
+from headrace.errors import RequestError
+from headrace.wire.compatibility import Compatibility, compatibility
+from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
+from services.ingress.head import Head, checked_timeout_us, named_priority
+
+__all__ = ["Parsed", "WantedOutput", "decompressed", "parse"]
+
+Bytes = bytes | bytearray | memoryview
+
+_NUMBERED_PRIORITY: dict[int, Priority | None] = dict(enumerate([None, *Priority]))
+"""Triton's numbers: 0 is the default, 1 the most urgent."""
+
+_NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
+
+_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
+
+
+class WantedOutput(NamedTuple):
+    """An output that the client asked for, and in which form."""
+
+    name: str
+    binary: bool
+
+
+class Parsed(msgspec.Struct, gc=False):
+    """A checked request; ``tensors`` in the order of the signature's inputs."""
+
+    tensors: tuple[Tensor, ...]
+    key: Compatibility
+    wanted: tuple[WantedOutput, ...]
+    client_id: str = ""
+    priority: Priority | None = None
+    timeout_us: int = 0
+
+
+class _InputParameters(msgspec.Struct):
+    binary_data_size: int | None = None
+    shared_memory_region: Any = None
+
+
+class _Input(msgspec.Struct):
+    name: str
+    shape: Any
+    datatype: str
+    parameters: _InputParameters | None = None
+    data: Any = msgspec.UNSET
+
+
+class _OutputParameters(msgspec.Struct):
+    binary_data: bool | None = None
+    classification: Any = None
+    shared_memory_region: Any = None
+
+
+class _Output(msgspec.Struct):
+    name: str
+    parameters: _OutputParameters | None = None
+
+
+class _RequestParameters(msgspec.Struct):
+    priority: int | str | None = None
+    timeout: int | None = None
+    binary_data_output: bool = False
+
+
+class _Body(msgspec.Struct):
+    inputs: list[_Input]
+    id: str | None = None
+    parameters: _RequestParameters | None = None
+    outputs: list[_Output] | None = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+_NO_PARAMETERS = _RequestParameters()
+_NO_INPUT_PARAMETERS = _InputParameters()
+_NO_OUTPUT_PARAMETERS = _OutputParameters()
+
+
+def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
+    """The body behind a content encoding, one that stays within ``bytes_max``.
+
+    Raises :class:`RequestError`, of reason ``too_large`` for a body above.
+    """
+    whole = bytearray()
+    rest: Bytes = body
+    while True:
+        unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
+        try:
+            whole += unpacker.decompress(rest, bytes_max + 1 - len(whole))
+        except zlib.error as error:
+            raise RequestError(
+                f"the body is not {encoding.decode()} as its content-encoding says: "
+                f"{error}"
+            ) from error
+        if len(whole) > bytes_max:
+            raise RequestError(
+                f"the body is larger than {bytes_max} bytes when decompressed "
+                "(http_body_bytes_max)",
+                reason="too_large",
+            )
+        if not unpacker.eof:
+            raise RequestError(f"the {encoding.decode()} body ends before its end")
+        rest = unpacker.unused_data
+        if not rest:
+            return bytes(whole)
+        if encoding != b"gzip":
+            raise RequestError(f"{len(rest)} bytes follow the end of the deflate body")
+
+
+def parse(head: Head, body: Bytes, served: ServedVersion) -> Parsed:
+    """Check a decompressed ``body`` against the signature of ``served``."""
+    if head.json_bytes == 0:
+        return _parse_raw(body, served)
+    if head.json_bytes is None:
+        return _checked(_read_json(body, whole=True), memoryview(b""), served)
+    if head.json_bytes > len(body):
+        raise RequestError(
+            f"Inference-Header-Content-Length is {head.json_bytes}, but the body has "
+            f"{len(body)} bytes"
+        )
+    view = memoryview(body)
+    json_part = view[: head.json_bytes]
+    return _checked(_read_json(json_part), view[head.json_bytes :], served)
+
+
+def _read_json(text: Bytes, *, whole: bool = False) -> _Body:
+    try:
+        return _decode(text)
+    except msgspec.ValidationError as error:
+        raise RequestError(_placed(error, text)) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raw = bytes(text)
+        # The three tokens that JSON lacks, read and written bare as Triton does.
+        if b"NaN" in raw or b"Infinity" in raw:
+            return _read_json_with_constants(raw)
+        hint = ""
+        if whole and b"binary_data_size" in raw:
+            hint = "; is the header Inference-Header-Content-Length missing?"
+        raise RequestError(f"the body is not valid JSON: {error}{hint}") from error
+
+
+def _read_json_with_constants(text: bytes) -> _Body:
+    try:
+        document = json.loads(text.decode(), parse_float=_finite)
+        return msgspec.convert(document, _Body)
+    except msgspec.ValidationError as error:
+        raise RequestError(_placed(error, text)) from error
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from error
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError(f"the number {digits[:40]} is out of range")
+    return number
+
+
+def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
+    """The parser's sentence, with the tensor's name where it points into a list."""
+    told = str(error)
+    for kind in ("inputs", "outputs"):
+        _, found, after = told.partition(f"$.{kind}[")
+        if not found:
+            continue
+        index = int(after.partition("]")[0])
+        try:
+            name = json.loads(bytes(text))[kind][index]["name"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            continue
+        return f"{kind[:-1]} {str(name)[:100]!r}: {told}"
+    return f"the request: {told}"
+
+
+def _checked(body: _Body, binary: memoryview, served: ServedVersion) -> Parsed:
+    tensors: dict[str, Tensor] = {}
+    specs = {spec.name: spec for spec in served.signature.inputs}
+    at = 0
+    for given in body.inputs:
+        spec = specs.get(given.name)
+        if spec is None:
+            raise RequestError(
+                f"the model has no input {given.name[:100]!r}, its inputs are "
+                f"{_names(served.signature.inputs)}"
+            )
+        if given.name in tensors:
+            raise RequestError(f"input {given.name!r} is given twice")
+        tensors[given.name], at = _read_input(given, spec, binary, at)
+    if at != len(binary):
+        raise RequestError(
+            f"the inputs' binary_data_size add up to {at} bytes, but {len(binary)} "
+            "follow the JSON part"
+        )
+    if len(tensors) != len(specs):
+        missing = [spec for spec in served.signature.inputs if spec.name not in tensors]
+        raise RequestError(f"the request lacks the model's input {_names(missing)}")
+    ordered = tuple(tensors[name] for name in specs)
+    parameters = body.parameters or _NO_PARAMETERS
+    return Parsed(
+        ordered,
+        _key(served, ordered),
+        _wanted(
+            body.outputs, served.signature.outputs, binary=parameters.binary_data_output
+        ),
+        body.id or "",
+        _read_priority(parameters.priority),
+        checked_timeout_us(parameters.timeout or 0),
+    )
+
+
+def _read_input(
+    given: _Input, spec: TensorSpec, binary: memoryview, at: int
+) -> tuple[Tensor, int]:
+    """The tensor, and where the next input's binary data begins."""
+    name = given.name
+    if given.datatype != spec.datatype:
+        raise RequestError(
+            f"input '{name}': datatype must be {spec.datatype}, got "
+            f"{given.datatype[:40]!r}"
+        )
+    shape = check_shape(name, given.shape)
+    parameters = given.parameters or _NO_INPUT_PARAMETERS
+    if parameters.shared_memory_region is not None:
+        raise RequestError(
+            f"input '{name}': shared memory is not supported, send the data"
+        )
+    size = parameters.binary_data_size
+    if size is None:
+        if given.data is msgspec.UNSET:
+            raise RequestError(
+                f"input '{name}': expected data or the parameter binary_data_size, "
+                "got neither"
+            )
+        data = parse_json_data(name, spec.datatype, shape, given.data)
+        return Tensor(name, spec.datatype, shape, data), at
+    if given.data is not msgspec.UNSET:
+        raise RequestError(
+            f"input '{name}': expected data or the parameter binary_data_size, got both"
+        )
+    end = at + size
+    if not 0 <= size <= len(binary) - at:
+        raise RequestError(
+            f"input '{name}': binary_data_size is {size}, but {len(binary) - at} bytes "
+            "of binary data are left for it"
+        )
+    value = binary[at:end]
+    check_raw(name, spec.datatype, shape, value)
+    return Tensor(name, spec.datatype, shape, value), end
+
+
+def _key(served: ServedVersion, tensors: Sequence[Tensor]) -> Compatibility:
+    return compatibility(
+        served,
+        [tensor.shape for tensor in tensors],
+        [tensor.data for tensor in tensors],
+    )
+
+
+def _wanted(
+    outputs: list[_Output] | None, specs: Sequence[TensorSpec], *, binary: bool
+) -> tuple[WantedOutput, ...]:
+    if not outputs:
+        wanted = {spec.name: binary for spec in specs}
+    else:
+        wanted = {}
+        known = {spec.name for spec in specs}
+        for output in outputs:
+            if output.name not in known:
+                raise RequestError(
+                    f"the model has no output {output.name[:100]!r}, its outputs are "
+                    f"{_names(specs)}"
+                )
+            if output.name in wanted:
+                raise RequestError(f"output {output.name!r} is asked for twice")
+            wanted[output.name] = _is_binary(output, binary=binary)
+    for spec in specs:
+        if spec.datatype in _NO_JSON_FORM and not wanted.get(spec.name, True):
+            raise RequestError(
+                f"output '{spec.name}' is {spec.datatype}, which has no JSON form: ask "
+                "for it with the parameter binary_data or binary_data_output"
+            )
+    return tuple(WantedOutput(*each) for each in wanted.items())
+
+
+def _is_binary(output: _Output, *, binary: bool) -> bool:
+    parameters = output.parameters or _NO_OUTPUT_PARAMETERS
+    if parameters.classification is not None:
+        raise RequestError(
+            f"output '{output.name}': classification is not supported, ask for the "
+            "scores and sort them"
+        )
+    if parameters.shared_memory_region is not None:
+        raise RequestError(
+            f"output '{output.name}': shared memory is not supported, read the data "
+            "from the answer"
+        )
+    return binary if parameters.binary_data is None else parameters.binary_data
+
+
+def _read_priority(given: int | str | None) -> Priority | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return named_priority(given)
+    if given not in _NUMBERED_PRIORITY:
+        raise RequestError(
+            f"parameter priority must be 0 (default), 1 (realtime) to "
+            f"{len(Priority)} (bulk), or a name, got {given}"
+        )
+    return _NUMBERED_PRIORITY[given]
+
+
+def _parse_raw(body: Bytes, served: ServedVersion) -> Parsed:
+    """Without a JSON part: the body is the only input's contents, one row."""
+    if len(served.signature.inputs) != 1:
+        raise RequestError(
+            "a raw request (Inference-Header-Content-Length: 0) needs a model with "
+            f"one input, this one has {len(served.signature.inputs)}"
+        )
+    (spec,) = served.signature.inputs
+    view: bytes | memoryview = memoryview(body)
+    batch_axis = served.batch_axes.get(spec.name, BATCH_AXIS_NONE)
+    shape = [1 if axis == batch_axis else dim for axis, dim in enumerate(spec.shape)]
+    if spec.datatype is Datatype.BYTES:
+        shape = [1 if dim == VARIABLE else dim for dim in shape]
+        if prod(shape) != 1:
+            raise RequestError(
+                f"input '{spec.name}': a raw request gives one BYTES element, but the "
+                f"shape {list(spec.shape)} asks for {prod(shape)}"
+            )
+        view = pack_bytes([bytes(view)])
+    elif shape.count(VARIABLE) > 1:
+        raise RequestError(
+            f"input '{spec.name}': a raw request leaves the shape {list(spec.shape)} "
+            "open, send the shape in a JSON part"
+        )
+    elif VARIABLE in shape:
+        item_bytes = spec.datatype.item_bytes
+        assert item_bytes is not None
+        step = item_bytes * prod(dim for dim in shape if dim != VARIABLE)
+        if not view or len(view) % step:
+            raise RequestError(
+                f"input '{spec.name}': the raw body has {len(view)} bytes, expected a "
+                f"multiple of {step} ({spec.datatype} {list(spec.shape)})"
+            )
+        shape[shape.index(VARIABLE)] = len(view) // step
+    checked = check_shape(spec.name, shape)
+    check_raw(spec.name, spec.datatype, checked, view)
+    tensors = (Tensor(spec.name, spec.datatype, checked, view),)
+    return Parsed(
+        tensors,
+        _key(served, tensors),
+        _wanted(None, served.signature.outputs, binary=True),
+    )
+
+
+def _names(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(repr(spec.name) for spec in specs) or "(none)"

@@ -1,0 +1,132 @@
+"""Requests into the log: two producers, one for quiet times and one for busy ones.
+
+The number of Kafka requests is the cost, not the number of records: without linger a
+record leaves at once, with 1 ms many share a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from headrace.broker import Delivery, Producer
+from headrace.clock import Clock
+from headrace.domain import Reason
+from headrace.errors import BusError, BusTimeout, RequestError
+from headrace.wire import NewRequest, RequestEncoder, Topics
+from services.ingress.exchange import Exchange
+from services.ingress.parsing import Parsed
+
+__all__ = ["BusySwitch", "Outbox", "Producers"]
+
+WINDOW_US = 50_000
+BUSY_FROM_PER_S = 1_500
+QUIET_BELOW_PER_S = 700
+
+X_REQUEST_ID = "x-request-id"
+"""Written where the client sent one, so that a search of the log finds it."""
+
+
+class BusySwitch:
+    """Whether requests come so fast that lingering pays. The two thresholds lie apart
+    so that a rate between them changes nothing."""
+
+    def __init__(self) -> None:
+        self._since_us = 0
+        self._count = 0
+        self._is_busy = False
+
+    def count(self, now_us: int) -> bool:
+        """Count one request; whether times are busy."""
+        self._count += 1
+        elapsed_us = now_us - self._since_us
+        if elapsed_us >= WINDOW_US:
+            per_s = self._count * 1_000_000 // elapsed_us
+            threshold = QUIET_BELOW_PER_S if self._is_busy else BUSY_FROM_PER_S
+            self._is_busy = per_s >= threshold
+            self._since_us = now_us
+            self._count = 0
+        return self._is_busy
+
+
+class Producers(NamedTuple):
+    """``quiet`` sends at once, ``busy`` waits 1 ms for company."""
+
+    quiet: Producer
+    busy: Producer
+
+
+class Outbox:
+    """Writes requests. ``refused`` is called on a producer's thread for a record that
+    the log refused; not for one whose time ran out, since its outcome is unknown."""
+
+    def __init__(  # noqa: PLR0913 - what a record is made of
+        self,
+        producers: Producers,
+        *,
+        topics: Topics,
+        encoder: RequestEncoder,
+        payload_bytes_max: int,
+        clock: Clock,
+        to_log_us: Callable[[int], int],
+        refused: Callable[[Exchange, BusError], None],
+    ) -> None:
+        self._producers = producers
+        self._topics = topics
+        self._encoder = encoder
+        self._payload_bytes_max = payload_bytes_max
+        self._clock = clock
+        self._to_log_us = to_log_us
+        self._refused = refused
+        self._switch = BusySwitch()
+
+    def send(
+        self, exchange: Exchange, parsed: Parsed, lane: int, deadline_us: int
+    ) -> None:
+        """Produce the request to its lane.
+
+        Raises :class:`RequestError` when it is too large, :class:`BusError` when the
+        record is refused here and now.
+        """
+        head, served = exchange.head, exchange.served
+        assert served is not None
+        now_us = self._clock.now_us()
+        headers, value = self._encoder.encode(
+            NewRequest(
+                id=exchange.request_id,
+                tenant=exchange.tenant,
+                model=served.model,
+                version=served.version,
+                priority=exchange.priority,
+                deadline_us=self._to_log_us(deadline_us),
+                compatibility=parsed.key,
+                tensors=parsed.tensors,
+                client_id=parsed.client_id,
+                traceparent=head.traceparent.decode("latin-1"),
+                tracestate=head.tracestate.decode("latin-1"),
+            ),
+            self._to_log_us(now_us),
+        )
+        if len(value) > self._payload_bytes_max:
+            raise RequestError(
+                f"the request's tensors take {len(value)} bytes in the log, at most "
+                f"{self._payload_bytes_max} are allowed (payload_bytes_max)",
+                reason=Reason.TOO_LARGE,
+            )
+        if head.x_request_id:
+            headers.append((X_REQUEST_ID, head.x_request_id))
+        is_busy = self._switch.count(now_us)
+        producer = self._producers.busy if is_busy else self._producers.quiet
+        producer.produce(
+            self._topics.requests(served.model),
+            self._topics.request_partition(lane, exchange.priority),
+            value,
+            headers=headers,
+            on_delivery=partial(self._delivered, exchange),
+        )
+
+    def _delivered(self, exchange: Exchange, delivery: Delivery) -> None:
+        error = delivery.error
+        if error is not None and not isinstance(error, BusTimeout):
+            self._refused(exchange, error)

@@ -1,0 +1,337 @@
+"""The hot route: inference requests on uvicorn's connections, without ASGI.
+
+A POST to ``/v2/models/.../infer`` gets one object, which is what uvicorn calls a
+cycle and what the handler calls an exchange: no scope, no task, no future. Whatever
+is unusual (pipelined behind a running request, HTTP/1.0, ``Expect``, an upgrade,
+another method or path) goes on to uvicorn's ASGI cycle, where the same handler
+answers inference. After any error a connection is either in step or closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from headrace.domain import Reason
+from services.ingress.answers import error_body
+from services.ingress.exchange import Exchange
+from services.ingress.handler import Handler
+from services.ingress.head import read_target
+from services.ingress.refusal import refuse
+
+__all__ = ["HotExchange", "InferenceProtocol"]
+
+_HOT_PREFIX = b"/v2/models/"
+_HOT_SUFFIX = b"/infer"
+
+
+class _Unheard:
+    """Stands for the event that wakes an ASGI task: here is none."""
+
+    def set(self) -> None:
+        pass
+
+
+class HotExchange(Exchange):
+    """An inference request on a connection; also uvicorn's cycle, of which uvicorn's
+    protocol uses ``response_complete``, ``disconnected``, ``keep_alive`` and
+    ``message_event``."""
+
+    __slots__ = (
+        "body",
+        "body_complete",
+        "body_timer",
+        "connection",
+        "disconnected",
+        "keep_alive",
+    )
+
+    message_event = _Unheard()
+
+    def __init__(self, connection: InferenceProtocol) -> None:
+        handler = connection.handler
+        super().__init__(handler.new_request_id(), handler.clock.now_us())
+        self.connection = connection
+        self.keep_alive: bool = connection.parser.should_keep_alive()
+        self.disconnected = False
+        self.body_complete = False
+        self.body_timer: asyncio.TimerHandle | None = None
+        self.body: bytes | bytearray = b""
+
+    def deliver(
+        self, status: int, fields: bytes, body: Sequence[bytes | memoryview]
+    ) -> None:
+        assert not self.response_complete
+        self.response_complete = True
+        self.body = b""
+        connection = self.connection
+        if self.disconnected or connection.transport.is_closing():
+            return
+        if not self.body_complete:
+            self.keep_alive = False
+        connection.transport.write(
+            b"".join(
+                (
+                    STATUS_LINE[status],
+                    fields,
+                    b"content-length: %d\r\n" % sum(map(len, body)),
+                    b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n",
+                    *body,
+                )
+            )
+        )
+        if not self.body_complete:
+            connection.linger()
+        else:
+            if not self.keep_alive:
+                connection.transport.close()
+            connection.on_response_complete()
+
+
+class InferenceProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP connection with a short way for inference."""
+
+    cycle: RequestResponseCycle | HotExchange | None  # type: ignore[assignment] # ours
+
+    def __init__(
+        self,
+        handler: Handler,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.handler = handler
+        self.quiet_since_us: int | None = None
+        """Since when the client owes us a complete head; None while it does not."""
+        self._head_bytes = 0
+        self._in_head = True
+        self._deaf = False
+
+    def connection_made(  # type: ignore[override] # as uvicorn's own
+        self, transport: asyncio.Transport
+    ) -> None:
+        super().connection_made(transport)
+        self.quiet_since_us = self.handler.clock.now_us()
+        if len(self.connections) > self.handler.limits.connections_max:
+            self._refuse_connection(
+                503, "this ingress has as many connections as it takes"
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cycle = self.cycle
+        if isinstance(cycle, HotExchange):
+            self._stop_body_timer(cycle)
+            if not cycle.response_complete:
+                self.handler.client_left(cycle)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing here speaks another protocol: the request is answered as if it
+            # had not asked, and the connection ends with that answer.
+            self._deaf = True
+        except httptools.HttpParserCallbackError as error:
+            self.handler.outcomes.crashed(error)
+            self._refuse_connection(500, "an error of this server, see its log")
+        except httptools.HttpParserError as error:
+            self._refuse_connection(400, f"not a request of HTTP/1.1: {error}")
+        else:
+            self._await_the_rest()
+
+    def _await_the_rest(self) -> None:
+        limits = self.handler.limits
+        cycle = self.cycle
+        if self._in_head:
+            if self._head_bytes > limits.http_header_bytes_max:
+                self._refuse_head()
+        elif (
+            isinstance(cycle, HotExchange)
+            and cycle.body_timer is None
+            and not cycle.response_complete
+        ):
+            cycle.body_timer = self.loop.call_later(
+                limits.http_body_timeout_ms / 1000, self.handler.body_late, cycle
+            )
+
+    def on_message_begin(self) -> None:
+        # uvicorn's own builds a scope here; _to_asgi does, for those that need one.
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def on_headers_complete(self) -> None:
+        if self._deaf:
+            return
+        self._in_head = False
+        self.quiet_since_us = None
+        header_bytes_max = self.handler.limits.http_header_bytes_max
+        if self._head_bytes > header_bytes_max and (
+            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            > header_bytes_max
+        ):
+            self._refuse_head()
+            return
+        parser = self.parser
+        previous = self.cycle
+        if (
+            self.url.startswith(_HOT_PREFIX)
+            and self.url.endswith(_HOT_SUFFIX)
+            and (previous is None or previous.response_complete)
+            and parser.get_method() == b"POST"
+            and not self.expect_100_continue
+            and not parser.should_upgrade()
+            and parser.get_http_version() == "1.1"
+            and (target := read_target(self.url)) is not None
+        ):
+            exchange = HotExchange(self)
+            self.cycle = exchange
+            self.handler.begin(exchange, target, self.headers)
+        else:
+            self._to_asgi()
+
+    def _to_asgi(self) -> None:
+        url, headers = self.url, self.headers
+        expect_100_continue = self.expect_100_continue
+        super().on_message_begin()
+        self.url = url
+        self.expect_100_continue = expect_100_continue
+        self.headers.extend(headers)
+        try:
+            super().on_headers_complete()
+        except (httptools.HttpParserError, UnicodeDecodeError):
+            self._refuse_connection(400, "the target of the request is not a path")
+            return
+        if self.parser.should_upgrade() and self.cycle is not None:
+            # The parser stops after this message: what follows would never be read.
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if self._deaf:
+            pass
+        elif not isinstance(cycle, HotExchange):
+            super().on_body(body)
+        elif cycle.refusal is None and not cycle.response_complete:
+            if not cycle.body:
+                cycle.body = body
+            elif isinstance(cycle.body, bytearray):
+                cycle.body += body
+            else:
+                cycle.body = bytearray(cycle.body) + body
+            if cycle.head.content_length is None:
+                self.handler.body_grew(cycle, len(cycle.body))
+
+    def on_message_complete(self) -> None:
+        if self._deaf:
+            return
+        self._in_head = True
+        self._head_bytes = 0
+        cycle = self.cycle
+        if not isinstance(cycle, HotExchange):
+            super().on_message_complete()
+            return
+        cycle.body_complete = True
+        if cycle.body_timer is not None:
+            self._stop_body_timer(cycle)
+        if cycle.response_complete:
+            # It was answered before its end, with the promise to close.
+            self._deaf = True
+            self.transport.close()
+        else:
+            self.handler.finish(cycle, cycle.body)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's own, but for a sweep in place of a timer per request, and
+        reading stays paused while the client does not read."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if not self.flow.write_paused:
+            self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self.quiet_since_us = self.handler.clock.now_us()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.flow.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.cycle is None or self.cycle.response_complete:
+            self.flow.resume_reading()
+
+    def close_if_quiet(self, before_us: int) -> None:
+        """Close when no complete head came since ``before_us``."""
+        if self.quiet_since_us is not None and self.quiet_since_us < before_us:
+            self.transport.close()
+
+    def linger(self) -> None:
+        """Read and drop what is left of an answered request's body, for a while:
+        closing at once would reset the connection under the answer."""
+        self.loop.call_later(
+            self.handler.limits.http_linger_ms / 1000, self.transport.close
+        )
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse_connection(400, msg)
+
+    def _refuse_head(self) -> None:
+        self._refuse_connection(
+            431,
+            "the head of a request is limited to "
+            f"{self.handler.limits.http_header_bytes_max} bytes",
+        )
+
+    def _refuse_connection(self, status: int, text: str) -> None:
+        """The bytes that come in cannot be read as requests any further."""
+        self._deaf = True
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+            if not isinstance(cycle, HotExchange):
+                if not cycle.more_body:
+                    # Its answer is still to come: nothing may pass it.
+                    return
+            elif cycle.body_complete:
+                return
+            else:
+                cycle.body_complete = True
+                self._stop_body_timer(cycle)
+                refusal = refuse(Reason.INVALID, text, status=status)
+                self.handler.refuse(cycle, refusal)
+                return
+        body = error_body(text)
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: application/json\r\nconnection: close\r\n"
+            + b"content-length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        self.transport.close()
+
+    @staticmethod
+    def _stop_body_timer(cycle: HotExchange) -> None:
+        if cycle.body_timer is not None:
+            cycle.body_timer.cancel()
+            cycle.body_timer = None

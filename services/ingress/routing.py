@@ -1,0 +1,84 @@
+"""Which lane takes a request: one whose batch former was heard of lately (D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from headrace.delivery.roster import Roster
+
+__all__ = ["LaneRouter"]
+
+HEARD_US = 1_000_000
+HEARD_PATIENT_US = 3_000_000
+"""A former that restarts leaves its lane without owner for 1-2 s, and says before
+that it is draining; a request with more time than this may wait for it there."""
+
+
+class _Owner(NamedTuple):
+    epoch: int
+    former: str
+    draining: bool
+
+
+class LaneRouter:
+    """The lanes that may be sent to, in turn. Pure; ``roster`` knows when a former,
+    by its instance, was heard."""
+
+    def __init__(self, roster: Roster[str]) -> None:
+        self._roster = roster
+        self._owners: dict[int, _Owner] = {}
+        self._fresh: tuple[int, ...] = ()
+        self._patient: tuple[int, ...] = ()
+        self._turn = 0
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes that take any request now."""
+        return self._fresh
+
+    @property
+    def lanes_patient(self) -> tuple[int, ...]:
+        """The lanes that take a request with enough time."""
+        return self._patient
+
+    def own(self, former: str, lanes: Mapping[int, int], *, draining: bool) -> None:
+        """A former says which lanes it owns, each with its epoch; the highest epoch of
+        a lane is its owner's."""
+        for lane, epoch in lanes.items():
+            known = self._owners.get(lane)
+            if known is None or epoch >= known.epoch:
+                self._owners[lane] = _Owner(epoch, former, draining)
+        for lane, owner in list(self._owners.items()):
+            if owner.former == former and lane not in lanes:
+                if draining:
+                    self._owners[lane] = owner._replace(draining=True)
+                else:
+                    del self._owners[lane]
+
+    def refresh(self) -> None:
+        """Ask the roster again, after it has read on."""
+        self._patient = self._heard_within(HEARD_PATIENT_US)
+        self._fresh = tuple(
+            lane
+            for lane in self._heard_within(HEARD_US)
+            if not self._owners[lane].draining
+        )
+
+    def choose(self, limit_us: int, serving: Collection[int]) -> int | None:
+        """A lane for a request with ``limit_us`` of time, among those ``serving`` its
+        model; None: no former to be heard of. Lanes take turns."""
+        candidates = [lane for lane in self._fresh if lane in serving]
+        if not candidates and limit_us > HEARD_PATIENT_US:
+            candidates = [lane for lane in self._patient if lane in serving]
+        if not candidates:
+            return None
+        self._turn += 1
+        return candidates[self._turn % len(candidates)]
+
+    def _heard_within(self, us: int) -> tuple[int, ...]:
+        return tuple(
+            lane
+            for lane, owner in sorted(self._owners.items())
+            if self._roster.heard_within(owner.former, us)
+        )

@@ -1,0 +1,83 @@
+"""uvicorn with our protocol on a socket of our own, drained when we say so."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.server import Server
+
+from headrace.errors import SetupError
+from services.ingress.handler import Handler
+from services.ingress.protocol import InferenceProtocol
+from services.ingress.settings import HttpSettings, IngressLimits
+
+__all__ = ["HttpServer", "bind"]
+
+BACKLOG = 2048
+
+
+def bind(settings: HttpSettings) -> socket.socket:
+    """The listening address; raises :class:`SetupError` where it is not to be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise SetupError(
+            f"{settings.host}:{settings.port} cannot be listened on "
+            f"({error.strerror}): choose another HEADRACE_HTTP__PORT; 0 takes any free "
+            "one."
+        ) from error
+    return listener
+
+
+class HttpServer(Server):
+    """Serves until ``drain``; then answers what is in flight and ends."""
+
+    def __init__(self, app: ASGIApp, handler: Handler, limits: IngressLimits) -> None:
+        protocol = partial(InferenceProtocol, handler)
+        super().__init__(
+            Config(
+                app,
+                http=cast("type[InferenceProtocol]", protocol),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                backlog=BACKLOG,
+                timeout_graceful_shutdown=-(-limits.drain_ms // 1000),
+            )
+        )
+        self._limits = limits
+
+    def drain(self) -> None:
+        """Take no new connection, close the idle ones, end with the last answer."""
+        self.should_exit = True
+
+    @property
+    def connections(self) -> int:
+        return len(self.server_state.connections)
+
+    def close_quiet(self, now_us: int) -> None:
+        """Close the connections that owe us a request for too long."""
+        before_us = now_us - self._limits.http_keep_alive_ms * 1000
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, InferenceProtocol):
+                connection.close_if_quiet(before_us)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the service: uvicorn would raise them again at the end,
+        and a drained process would not exit with 0."""
+        yield

@@ -1,0 +1,58 @@
+"""What an operator can set for an ingress; defaults stand here and nowhere else."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, PositiveInt
+
+from headrace.lifecycle import BusSettings
+from headrace.telemetry import LogSettings
+
+__all__ = ["HttpSettings", "IngressLimits", "IngressSettings"]
+
+
+class HttpSettings(BaseModel, frozen=True, extra="forbid"):
+    """Where the ingress listens."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65_535)
+    """0: any free port; the log says which."""
+
+
+class IngressLimits(BaseModel, frozen=True, extra="forbid"):
+    """What one ingress process holds at most, and for how long."""
+
+    http_body_bytes_max: PositiveInt = 64 * 1024 * 1024
+    """A longer body, also when decompressed, is refused with 413."""
+
+    http_header_bytes_max: PositiveInt = 32 * 1024
+    """A longer request head is refused with 431 and the connection closed."""
+
+    bodies_bytes_max: PositiveInt = 512 * 1024 * 1024
+    """Bodies that are being received; beyond, new ones are refused: `overloaded`."""
+
+    http_body_timeout_ms: PositiveInt = 10_000
+    """From a request's head to the end of its body; later, 408 and closed."""
+
+    http_linger_ms: PositiveInt = 5_000
+    """How long the rest of an answered request's body is read and dropped."""
+
+    http_keep_alive_ms: PositiveInt = 75_000
+    """A connection that sends no complete head for so long is closed."""
+
+    connections_max: PositiveInt = 10_000
+    """A further connection is answered 503 and closed."""
+
+    in_flight_max: PositiveInt = 20_000
+    """Requests between admission and answer; beyond, refused: `overloaded`."""
+
+    drain_ms: PositiveInt = 15_000
+    """After SIGTERM, how long answers are awaited before the process ends."""
+
+
+class IngressSettings(BaseModel, frozen=True, extra="forbid"):
+    """All groups that an ingress reads."""
+
+    bus: BusSettings = BusSettings()
+    http: HttpSettings = HttpSettings()
+    limits: IngressLimits = IngressLimits()
+    log: LogSettings = LogSettings()
