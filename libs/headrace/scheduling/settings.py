@@ -10,18 +10,18 @@ __all__ = ["SchedulingSettings"]
 class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Parameters of the scheduling core."""
 
-    gate: float = Field(0.6, gt=0, le=1)
+    gate: float = Field(default=0.6, gt=0, le=1)
     """A queue's heads are given up only when they would force a batch below this part
     of what the queue could fill. Lower: fewer drops, smaller batches in overload."""
 
-    deferral: float = Field(0.0, ge=0, le=0.5)
+    deferral: float = Field(default=0.0, ge=0, le=0.5)
     """Part of the spare time that a batch waits for company although a worker is
     idle. 0 sends at once; above 0.5 contention has nothing left to be absorbed by."""
 
-    deferral_bulk: float = Field(0.0, ge=0, le=0.5)
+    deferral_bulk: float = Field(default=0.0, ge=0, le=0.5)
     """As ``deferral``, while bulk work waits: it fills the time that is saved."""
 
-    quantile: float = Field(0.95, gt=0.5, lt=1)
+    quantile: float = Field(default=0.95, gt=0.5, lt=1)
     """Of measured run times, by which a deadline is judged to be attainable."""
 
     batch_bytes_max: PositiveInt = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Device time that a tenant may be ahead of the least served one before he is
     out of profile, and gives way in overload."""
 
-    bulk_chunk: float = Field(0.2, gt=0, le=1)
+    bulk_chunk: float = Field(default=0.2, gt=0, le=1)
     """Longest bulk run as a part of the shortest online time limit."""
 
     bulk_ageing_us: PositiveInt = 600_000_000
