@@ -27,6 +27,7 @@ from headrace.domain.dispatch import (
     VersionChanged,
     Withdrawn,
 )
+from headrace.domain.load import Load, Price, QueueLoad
 from headrace.domain.manifest import (
     ROWS_MAX,
     Manifest,
@@ -63,12 +64,15 @@ __all__ = [
     "HopsMeasured",
     "Joined",
     "Left",
+    "Load",
     "Manifest",
     "MemberStatus",
     "ModelState",
     "Padding",
     "PaddingManifest",
+    "Price",
     "Priority",
+    "QueueLoad",
     "Reason",
     "Refuse",
     "Refused",

@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from headrace.domain import Priority, Reason, Refuse, Request, ServedVersion
+import msgspec
+
+from headrace.domain import (
+    Price,
+    Priority,
+    QueueLoad,
+    Reason,
+    Refuse,
+    Request,
+    ServedVersion,
+)
 from headrace.scheduling.demand import Demand
 from headrace.scheduling.estimate import RunTimes
 from headrace.scheduling.fairness import TenantClocks
-from headrace.scheduling.queue import NEVER_US, Entry, KeyQueue, QueueKey
+from headrace.scheduling.queue import NEVER_US, Band, Entry, KeyQueue, QueueKey
 from headrace.scheduling.settings import SchedulingSettings
 
 __all__ = ["Backlog", "Line"]
@@ -171,6 +181,51 @@ class Backlog:
     def next_miss_us(self) -> int | None:
         return self._misses[0][0] + 1 if self._misses else None
 
+    def load(self, now_us: int) -> tuple[list[QueueLoad], list[Price]]:
+        """What waits per model version and priority, and what a row costs, of the
+        versions that were asked for within the online memory."""
+        queues: dict[tuple[str, str, Priority], QueueLoad] = {}
+        prices: dict[tuple[str, str], Price] = {}
+        hops_us = self.control_us + self.response_us
+        since_us = now_us - self._settings.online_memory_us
+        for line in self._lines.values():
+            if line.demand.arrived_at_us < since_us and not len(line.queue):
+                continue
+            key = line.queue.key
+            target = line.demand.target_rows(line.times, hops_us, now_us)
+            row_us = line.times.expected(target) / target
+            price = Price(
+                model=key.model,
+                version=key.version,
+                row_us=int(row_us),
+                batch_us=line.times.bound(target),
+            )
+            known = prices.get((key.model, key.version))
+            if known is None or known.row_us < price.row_us:
+                prices[key.model, key.version] = price
+            for priority in Priority:
+                band = line.queue.bands[priority]
+                if band:
+                    name = (key.model, key.version, priority)
+                    more = self._queue_load(band, name, row_us, now_us)
+                    queues[name] = _added(queues.get(name), more)
+        return list(queues.values()), list(prices.values())
+
+    @staticmethod
+    def _queue_load(
+        band: Band, name: tuple[str, str, Priority], row_us: float, now_us: int
+    ) -> QueueLoad:
+        model, version, priority = name
+        return QueueLoad(
+            model=model,
+            version=version,
+            priority=priority,
+            requests=len(band),
+            rows=band.rows,
+            oldest_us=max(now_us - band.head.request.arrived_us, 0),
+            backlog_us=int(band.rows * row_us),
+        )
+
     def by_urgency(self, priority: int) -> list[Line]:
         """Lines with work of ``priority``, the one that must leave first in front."""
         lines = list(self.busy[priority].values())
@@ -235,3 +290,16 @@ class Backlog:
         if head.deadline_us != NEVER_US:
             at_us = self.last_start_us(line, head) - self.control_us
             heappush(self._misses, (at_us, priority, line.queue.key))
+
+
+def _added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
+    """Two shapes of one model version, as one."""
+    if one is None:
+        return other
+    return msgspec.structs.replace(
+        other,
+        requests=one.requests + other.requests,
+        rows=one.rows + other.rows,
+        oldest_us=max(one.oldest_us, other.oldest_us),
+        backlog_us=one.backlog_us + other.backlog_us,
+    )

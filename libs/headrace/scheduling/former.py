@@ -16,6 +16,7 @@ from headrace.domain import (
     Dispatch,
     Event,
     HopsMeasured,
+    Load,
     Priority,
     Reason,
     Refuse,
@@ -101,6 +102,17 @@ class BatchFormer:
 
     def wakeup_at_us(self) -> int | None:
         return self._wakeup_us
+
+    def load(self, now_us: int) -> Load:
+        """What waits and runs, and what a row costs, for admission."""
+        usable = [slot for slot in self._slots if slot.usable]
+        queues, prices = self._backlog.load(now_us)
+        return Load(
+            slots=len(usable),
+            running_us=sum(slot.free_at_us(now_us) - now_us for slot in usable),
+            queues=queues,
+            prices=prices,
+        )
 
     def _note(self, *refused: Refuse | None) -> None:
         """Keep what was refused on arrival for the next tick."""

@@ -44,6 +44,7 @@ class Band:
         self._by_tenant: dict[str, list[Entry]] = {}
         self._head: Entry | None = None
         self._count = 0
+        self.rows = 0
 
     def __len__(self) -> int:
         return self._count
@@ -83,6 +84,7 @@ class Band:
         else:
             own.append(entry)
         self._count += 1
+        self.rows += entry.request.rows
         if self._count == 1 or (self._head is not None and entry < self._head):
             self._head = entry
 
@@ -96,6 +98,7 @@ class Band:
             if not own:
                 del self._by_tenant[tenant]
         self._count -= len(entries)
+        self.rows -= sum(entry.request.rows for entry in entries)
         self._head = None
 
 

@@ -1,0 +1,184 @@
+"""Predicts when a request would finish, and refuses what would finish too late.
+
+Each lane publishes its load many times a second. The door adds what this and the
+other ingresses have sent since, takes off what the devices have done since, and
+compares the predicted finish with a part of the request's time limit. It is an
+optimisation: the batch former stays the authority, and refuses with a reply what was
+let in on stale facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.admission.gradient import GradientLimit
+from headrace.admission.settings import AdmissionSettings
+from headrace.domain import Load, Price, Priority, Reason
+
+__all__ = ["Admitted", "Denied", "Door"]
+
+
+class Admitted(NamedTuple):
+    """The lane with the earliest predicted finish."""
+
+    lane: int
+
+
+class Denied(NamedTuple):
+    reason: Reason
+    text: str
+    retry_after_us: int
+
+
+class _Prediction(NamedTuple):
+    finish_us: int
+    """From now to the answer."""
+
+    alone_us: int
+    """The same with nothing ahead."""
+
+    batch_us: int
+
+
+class _Lane:
+    """A lane's load, and what was sent since it was published."""
+
+    def __init__(self) -> None:
+        self.load = Load(slots=0, running_us=0)
+        self.heard_us = -1
+        self.request_us = 0
+        self.rest_us = 0
+        self.sent_us = [0.0] * len(Priority)
+        self.ahead_us = [0] * len(Priority)
+        self.prices: dict[tuple[str, str], Price] = {}
+
+    def hear(self, load: Load, request_us: int, rest_us: int, now_us: int) -> None:
+        self.load = load
+        self.heard_us = now_us
+        self.request_us, self.rest_us = request_us, rest_us
+        self.sent_us = [0.0] * len(Priority)
+        self.prices = {(each.model, each.version): each for each in load.prices}
+        ahead_us = load.running_us
+        for priority in Priority:
+            ahead_us += sum(
+                queue.backlog_us for queue in load.queues if queue.priority == priority
+            )
+            self.ahead_us[priority] = ahead_us
+
+
+class Door:
+    """The admission of one ingress process. Not for more than one thread."""
+
+    def __init__(self, settings: AdmissionSettings) -> None:
+        self._settings = settings
+        self._lanes: dict[int, _Lane] = {}
+        self._gradients: dict[str, GradientLimit] = {}
+        self.ingresses = 1
+        """Ingress processes of the cell: they all send what this one sends."""
+
+        self.loop_lag_us = 0
+        """How late the event loop runs its timers: what a request has already waited
+        before anyone saw it."""
+
+    def heard(
+        self, lane: int, load: Load, *, request_us: int, rest_us: int, now_us: int
+    ) -> None:
+        """A lane's load; ``request_us`` is the hop to the former, ``rest_us`` the hops
+        from there to the client besides the run."""
+        known = self._lanes.get(lane)
+        if known is None:
+            known = self._lanes[lane] = _Lane()
+        known.hear(load, request_us, rest_us, now_us)
+
+    def decide(
+        self,
+        lanes: Iterable[int],
+        price: Price,
+        priority: Priority,
+        *,
+        limit_us: int,
+        in_flight: int,
+        now_us: int,
+    ) -> Admitted | Denied:
+        """Whether a request of one row may enter, and into which of ``lanes``.
+
+        ``price`` is what the model announced, for lanes that have not run it lately;
+        ``in_flight`` counts this process's requests of the model.
+        """
+        settings = self._settings
+        if self.loop_lag_us > settings.loop_lag_part * limit_us:
+            text = f"the ingress is {self.loop_lag_us / 1000:.0f} ms behind"
+            return Denied(Reason.OVERLOADED, text, self.loop_lag_us)
+        best: tuple[int, _Prediction] | None = None
+        blind: int | None = None
+        for lane in lanes:
+            known = self._lanes.get(lane)
+            if known is None or now_us - known.heard_us > settings.load_age_us_max:
+                blind = lane
+            elif known.load.slots:
+                told = self._predict(known, price, priority, now_us)
+                if best is None or told.finish_us < best[1].finish_us:
+                    best = lane, told
+        if best is not None:
+            return self._compare(*best, limit_us)
+        if blind is not None:
+            return self._blindly(blind, price.model, in_flight)
+        text = "no worker can be sent to"
+        return Denied(Reason.NO_CAPACITY, text, settings.load_age_us_max)
+
+    def admitted(self, lane: int, price: Price, priority: Priority, rows: int) -> None:
+        """A request was sent into ``lane``: what comes after it waits for it."""
+        known = self._lanes.get(lane)
+        if known is not None:
+            own = known.prices.get((price.model, price.version), price)
+            known.sent_us[priority] += rows * own.row_us
+
+    def answered(self, model: str, latency_us: int, in_flight: int) -> None:
+        self._gradient(model).answered(latency_us, in_flight)
+
+    def _predict(
+        self, known: _Lane, price: Price, priority: Priority, now_us: int
+    ) -> _Prediction:
+        own = known.prices.get((price.model, price.version), price)
+        sent_us = sum(known.sent_us[: priority + 1]) * self.ingresses
+        ahead_us = (known.ahead_us[priority] + sent_us) / known.load.slots
+        waits_us = max(int(ahead_us) - (now_us - known.heard_us), 0)
+        alone_us = known.request_us + own.batch_us + known.rest_us
+        return _Prediction(alone_us + waits_us, alone_us, own.batch_us)
+
+    def _compare(
+        self, lane: int, told: _Prediction, limit_us: int
+    ) -> Admitted | Denied:
+        settings = self._settings
+        left_us = limit_us - self.loop_lag_us
+        allowed_us = settings.fill * left_us
+        if limit_us < settings.batches_within_limit_min * told.batch_us:
+            allowed_us = left_us
+        if told.finish_us <= allowed_us:
+            return Admitted(lane)
+        excess_us = int(told.finish_us - allowed_us)
+        finish_ms, limit_ms = told.finish_us / 1000, limit_us / 1000
+        text = f"predicted to take {finish_ms:.0f} ms of its {limit_ms:.0f} ms"
+        if told.alone_us > left_us:
+            return Denied(Reason.DEADLINE_UNATTAINABLE, text, excess_us)
+        if told.alone_us > allowed_us and told.finish_us == told.alone_us:
+            # Nothing is ahead: refusing would keep an idle device idle.
+            return Admitted(lane)
+        return Denied(Reason.OVERLOADED, text, excess_us)
+
+    def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:
+        limit = self._gradient(model).limit
+        if in_flight < limit:
+            return Admitted(lane)
+        text = f"{in_flight} requests are in flight, and no lane tells its load"
+        return Denied(Reason.OVERLOADED, text, self._settings.load_age_us_max)
+
+    def _gradient(self, model: str) -> GradientLimit:
+        gradient = self._gradients.get(model)
+        if gradient is None:
+            gradient = self._gradients[model] = GradientLimit(
+                initial=self._settings.concurrency_initial,
+                limit_max=self._settings.concurrency_max,
+            )
+        return gradient

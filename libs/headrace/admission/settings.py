@@ -1,0 +1,36 @@
+"""What may be set about admission."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, PositiveInt
+
+__all__ = ["AdmissionSettings"]
+
+
+class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
+    """Parameters of the door."""
+
+    fill: float = Field(0.6, gt=0, le=1)
+    """A request enters while its predicted finish takes at most this part of its time
+    limit. A queue of two to three batches keeps every batch full; a longer one only
+    puts all answers on the edge of their deadlines, where a hiccup makes them late
+    (measured at twice the capacity: 67 % of the device's goodput at 1.0, 99 % at
+    0.6)."""
+
+    batches_within_limit_min: PositiveInt = 3
+    """A model whose time limit holds fewer batches than this has no room for a queue:
+    then a request enters while it can be expected to finish in time at all."""
+
+    loop_lag_part: float = Field(0.3, gt=0, le=1)
+    """Everything is refused while the event loop is later than this part of the time
+    limit: a saturated ingress loses every deadline at once."""
+
+    load_age_us_max: PositiveInt = 1_000_000
+    """A lane's published load older than this is not believed; then the number of
+    requests in flight is limited by their latency instead."""
+
+    concurrency_initial: PositiveInt = 64
+    """In flight per model, before any latency is known."""
+
+    concurrency_max: PositiveInt = 4096
+    """Above this a request is refused whatever the latency says."""

@@ -1,0 +1,50 @@
+"""What a lane has to do and how fast it does it; what admission goes by."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.domain.request import Priority
+
+__all__ = ["Load", "Price", "QueueLoad"]
+
+
+class QueueLoad(msgspec.Struct, frozen=True):
+    """What waits for one model version in one priority of a lane."""
+
+    model: str
+    version: str
+    priority: Priority
+    requests: int
+    rows: int
+    oldest_us: int
+    """Age of the oldest."""
+
+    backlog_us: int
+    """Device time of these rows, in batches of the size aimed at."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What a model version's rows cost in the batches that the lane aims at."""
+
+    model: str
+    version: str
+    row_us: int
+    """Device time of one row."""
+
+    batch_us: int
+    """Bound of the run time of a whole batch."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """A lane's work at an instant. Device times add over all of its slots."""
+
+    slots: int
+    """Worker slots that may be sent to."""
+
+    running_us: int
+    """What is left of the batches that the slots hold."""
+
+    queues: list[QueueLoad] = []
+    prices: list[Price] = []
+    """Of the versions that were asked for lately."""

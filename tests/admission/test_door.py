@@ -1,0 +1,178 @@
+"""Who may enter, by the load that lanes publish."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.admission import AdmissionSettings, Admitted, Denied, Door
+from headrace.domain import Load, Price, Priority, QueueLoad, Reason
+
+MS = 1000
+PRICE = Price(model="m", version="1", row_us=MS // 2, batch_us=10 * MS)
+
+
+def a_load(*, running_ms: int = 0, slots: int = 1, **backlog_ms: int) -> Load:
+    return Load(
+        slots=slots,
+        running_us=running_ms * MS,
+        queues=[
+            QueueLoad(
+                model="m",
+                version="1",
+                priority=Priority[name.upper()],
+                requests=1,
+                rows=1,
+                oldest_us=0,
+                backlog_us=value * MS,
+            )
+            for name, value in backlog_ms.items()
+        ],
+        prices=[PRICE],
+    )
+
+
+def a_door(*loads: Load) -> Door:
+    door = Door(AdmissionSettings())
+    for lane, load in enumerate(loads):
+        door.heard(lane, load, request_us=1 * MS, rest_us=2 * MS, now_us=0)
+    return door
+
+
+def ask(
+    door: Door,
+    *lanes: int,
+    limit_ms: int = 100,
+    priority: Priority = Priority.STANDARD,
+    now_us: int = 0,
+    in_flight: int = 0,
+) -> Admitted | Denied:
+    return door.decide(
+        lanes or (0,),
+        PRICE,
+        priority,
+        limit_us=limit_ms * MS,
+        in_flight=in_flight,
+        now_us=now_us,
+    )
+
+
+def test_a_request_enters_an_idle_lane() -> None:
+    assert ask(a_door(a_load())) == Admitted(0)
+
+
+def test_a_request_enters_up_to_a_part_of_its_time_limit() -> None:
+    # 3 ms of hops and 10 ms of run leave 47 of the 60 ms that are allowed.
+    assert ask(a_door(a_load(standard=47))) == Admitted(0)
+
+    assert ask(a_door(a_load(standard=48))) == Denied(
+        Reason.OVERLOADED, "predicted to take 61 ms of its 100 ms", 1 * MS
+    )
+
+
+def test_what_runs_counts_as_what_waits() -> None:
+    assert isinstance(ask(a_door(a_load(running_ms=30, standard=18))), Denied)
+
+
+def test_more_slots_drain_a_backlog_faster() -> None:
+    assert ask(a_door(a_load(slots=2, standard=94))) == Admitted(0)
+
+
+def test_less_urgent_work_is_not_waited_for() -> None:
+    assert ask(a_door(a_load(bulk=5000)), priority=Priority.STANDARD) == Admitted(0)
+    assert isinstance(ask(a_door(a_load(realtime=5000))), Denied)
+
+
+def test_what_was_sent_since_counts_until_the_next_load() -> None:
+    door = a_door(a_load(standard=40))
+    door.admitted(0, PRICE, Priority.STANDARD, rows=14)
+    assert ask(door) == Admitted(0)
+    door.admitted(0, PRICE, Priority.STANDARD, rows=2)
+    assert isinstance(ask(door), Denied)
+
+    door.heard(0, a_load(standard=40), request_us=1 * MS, rest_us=2 * MS, now_us=0)
+    assert ask(door) == Admitted(0)
+
+
+def test_other_ingresses_are_thought_to_send_as_much() -> None:
+    door = a_door(a_load(standard=40))
+    door.ingresses = 4
+    door.admitted(0, PRICE, Priority.STANDARD, rows=4)
+
+    assert isinstance(ask(door), Denied)
+
+
+def test_time_since_the_load_was_published_is_taken_off() -> None:
+    door = a_door(a_load(standard=60))
+
+    assert isinstance(ask(door), Denied)
+    assert ask(door, now_us=13 * MS) == Admitted(0)
+
+
+def test_the_lane_with_the_earliest_finish_is_chosen() -> None:
+    door = a_door(a_load(standard=30), a_load(standard=10), a_load(standard=20))
+
+    assert ask(door, 0, 1, 2) == Admitted(1)
+
+
+def test_a_limit_with_no_room_for_a_queue_is_used_up_to_its_end() -> None:
+    assert ask(a_door(a_load(standard=10)), limit_ms=25) == Admitted(0)
+    assert isinstance(ask(a_door(a_load(standard=13)), limit_ms=25), Denied)
+
+
+def test_a_limit_below_the_run_itself_is_unattainable() -> None:
+    denied = ask(a_door(a_load()), limit_ms=12)
+
+    assert isinstance(denied, Denied)
+    assert denied.reason == Reason.DEADLINE_UNATTAINABLE
+
+
+def test_a_late_loop_refuses_everything() -> None:
+    door = a_door(a_load())
+    door.loop_lag_us = 31 * MS
+
+    assert ask(door) == Denied(
+        Reason.OVERLOADED, "the ingress is 31 ms behind", 31 * MS
+    )
+
+
+def test_a_lane_without_workers_is_not_entered() -> None:
+    denied = ask(a_door(a_load(slots=0)))
+
+    assert isinstance(denied, Denied)
+    assert denied.reason == Reason.NO_CAPACITY
+
+
+def test_a_lane_that_tells_nothing_is_entered_up_to_a_learned_limit() -> None:
+    door = Door(AdmissionSettings(concurrency_initial=8))
+
+    assert ask(door, in_flight=7) == Admitted(0)
+    assert isinstance(ask(door, in_flight=8), Denied)
+
+
+def test_an_old_load_is_not_believed() -> None:
+    assert ask(a_door(a_load(standard=5000)), now_us=1001 * MS) == Admitted(0)
+
+
+@given(
+    backlog_ms=st.integers(0, 200),
+    more_ms=st.integers(0, 200),
+    limit_ms=st.integers(1, 300),
+    slots=st.integers(1, 4),
+)
+def test_more_work_ahead_never_opens_the_door(
+    backlog_ms: int, more_ms: int, limit_ms: int, slots: int
+) -> None:
+    less = ask(a_door(a_load(slots=slots, standard=backlog_ms)), limit_ms=limit_ms)
+    more = ask(
+        a_door(a_load(slots=slots, standard=backlog_ms + more_ms)), limit_ms=limit_ms
+    )
+
+    if isinstance(less, Denied):
+        assert isinstance(more, Denied)
+        assert more.retry_after_us >= less.retry_after_us > 0
+
+
+@given(limit_ms=st.integers(14, 10_000))
+def test_an_idle_lane_takes_whatever_can_be_done(limit_ms: int) -> None:
+    assert ask(a_door(a_load()), limit_ms=limit_ms) == Admitted(0)
