@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.broker.connection import KafkaConnection
@@ -20,25 +21,28 @@ async def tail(
     *,
     since_us: int | None = None,
     follow: bool = False,
-) -> AsyncIterator[Record]:
+) -> AsyncGenerator[Record, None]:
     """The records of every partition of ``topic``, each partition in order.
 
     ``since_us`` (append time): the first record to read; None: from the start.
     Ends at what was the end when the reading began, unless ``follow``. A topic that
     does not exist has no records. Raises BusError.
     """
-    consumer = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=connection.bootstrap_servers,
-        client_id=connection.client_id,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_uncommitted",
-        max_partition_fetch_bytes=connection.batch_bytes_max,
-    )
     try:
-        await consumer.start()
+        partitions = await _partitions(connection, topic)
+        if not partitions:
+            return
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=connection.bootstrap_servers,
+            client_id=connection.client_id,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_uncommitted",
+            max_partition_fetch_bytes=connection.batch_bytes_max,
+        )
         try:
-            async for record in _read(consumer, topic, since_us, follow=follow):
+            await consumer.start()
+            async for record in _read(consumer, partitions, since_us, follow=follow):
                 yield record
         finally:
             await consumer.stop()
@@ -46,19 +50,30 @@ async def tail(
         raise BusError(f"read {topic}: {error}", code=type(error).__name__) from error
 
 
+async def _partitions(
+    connection: KafkaConnection, topic: str
+) -> list[aiokafka.TopicPartition]:
+    # A consumer learns of a topic's partitions only once it is subscribed.
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=connection.bootstrap_servers, client_id=connection.client_id
+    )
+    try:
+        await admin.start()
+        (found,) = await admin.describe_topics([topic])
+    finally:
+        await admin.close()
+    return sorted(
+        aiokafka.TopicPartition(topic, one["partition"]) for one in found["partitions"]
+    )
+
+
 async def _read(
     consumer: aiokafka.AIOKafkaConsumer,
-    topic: str,
+    partitions: list[aiokafka.TopicPartition],
     since_us: int | None,
     *,
     follow: bool,
 ) -> AsyncIterator[Record]:
-    if topic not in await consumer.topics():
-        return
-    partitions = [
-        aiokafka.TopicPartition(topic, one)
-        for one in sorted(consumer.partitions_for_topic(topic) or ())
-    ]
     consumer.assign(partitions)
     ends = await consumer.end_offsets(partitions)
     if since_us is None:

@@ -60,7 +60,8 @@ def test_sentences_are_the_same_each_time() -> None:
 def test_the_nearest_vector_is_found_by_its_angle() -> None:
     vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
 
-    assert texts.nearest(np.array([0, 1], np.float32), vectors) == (
+    best, cosine = texts.nearest(np.array([0, 1], np.float32), vectors)
+    assert (best, cosine) == (
         1,
         pytest.approx(0.8),
     )

@@ -1,0 +1,57 @@
+"""One platform for most of these tests: two ingresses, one former, one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.ctl.demo import digits
+from tests.end_to_end.platforms import Platform, running
+from tests.models import graphs, zoo
+from tests.models.folders import put_simulated, put_version
+
+PADDING = """\
+[padding]
+axis = "sequence"
+values = { ids = 0, mask = 0 }
+edges = [4, 8, 16]
+"""
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models that the whole session serves."""
+    folder = tmp_path_factory.mktemp("models")
+    for datatype in graphs.DATATYPES:
+        name = f"identity_{datatype.lower()}"
+        put_version(folder, name, "1", graphs.identity(datatype))
+    put_version(folder, "addsub", "1", graphs.addsub())
+    put_version(folder, "rowmean", "1", graphs.rowmean())
+    put_version(folder, "lookup", "1", graphs.lookup(), "max_batch = 8\n")
+    put_version(folder, "log", "1", graphs.log())
+    put_version(folder, "perceptron", "1", graphs.perceptron())
+    put_version(folder, "embedding", "1", graphs.embedding(), PADDING)
+    put_version(folder, "scalar_param", "1", zoo.scalar_param())
+    put_version(folder, "mixed", "1", zoo.mixed_datatypes())
+    put_version(
+        folder,
+        "axis1",
+        "1",
+        zoo.axis1_batch(),
+        "batch_axis = { x = 1, y = 0 }\n",
+    )
+    put_version(folder, "refused", "1", zoo.refused_unknown_op())
+    put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)
+    put_simulated(folder, "quick", "1", alpha_ms=20, beta_ms=0.1)
+    digits.train(folder / "digits_mlp" / "1" / "model.onnx")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def platform(
+    models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Platform]:
+    with running(models, tmp_path_factory.mktemp("up"), "--ingress", "2") as started:
+        yield started

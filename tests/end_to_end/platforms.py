@@ -1,0 +1,224 @@
+"""A platform as an operator starts it, and the answers of ONNX Runtime to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from services.ctl.client import infer_request
+from services.ctl.running import Document
+
+READY_WITHIN_S = 90.0
+STOPS_WITHIN_S = 20.0
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Platform:
+    """What ``headrace up --json`` started."""
+
+    document: Document
+    models: Path
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    log: Path
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
+
+    @property
+    def url(self) -> str:
+        return self.document.http[0]
+
+    def post(
+        self, path: str, body: Mapping[str, Any] | bytes, **headers: str
+    ) -> httpx.Response:
+        """POST below /v2/models; underscores of header names stand for dashes."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.post(
+            f"{self.url}/v2/models/{path}", content=content, headers=named
+        )
+
+    def infer(self, path: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One request with binary tensors, answered 200."""
+        request = infer_request(inputs)
+        answer = self.client.post(
+            f"{self.url}/v2/models/{path}/infer",
+            content=request.body,
+            headers=dict(request.headers),
+        )
+        assert answer.status_code == 200, answer.text
+        return outputs_of(answer)
+
+    def stats(self, model: str) -> tuple[int, int]:
+        """Rows run and batches run so far, over all ingresses."""
+        rows = batches = 0
+        for url in self.document.http:
+            body = self.client.get(f"{url}/v2/models/{model}/stats").json()
+            for stats in body["model_stats"]:
+                rows += stats["inference_count"]
+                batches += stats["execution_count"]
+        return rows, batches
+
+    def state_of(self, model: str, version: str, url: str | None = None) -> str:
+        """``READY``, or the reason for which it is not; empty: unknown."""
+        index = self.client.post(f"{url or self.url}/v2/repository/index").json()
+        for entry in index:
+            if (entry["name"], entry["version"]) == (model, version):
+                return "READY" if entry["state"] == "READY" else str(entry["reason"])
+        return ""
+
+    def await_ready(self, model: str, version: str) -> None:
+        """Wait until every ingress serves the version."""
+        urls = self.document.http
+        eventually(
+            lambda: all(self.state_of(model, version, u) == "READY" for u in urls)
+        )
+
+    def next_restart(self) -> dict[str, Any]:
+        """The next line after the ready line."""
+        line: dict[str, Any] = json.loads(self.output.readline())["restarted"]
+        return line
+
+    def stop(self) -> int:
+        """SIGTERM; its exit status."""
+        self.client.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOPS_WITHIN_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.output.close()
+
+
+@contextmanager
+def running(
+    models: Path, folder: Path, *arguments: str, **environment: str
+) -> Iterator[Platform]:
+    """``headrace up`` on free ports, its queue in a temporary folder."""
+    log = folder / "up.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "services.ctl", "up", "--json", "--ephemeral"),
+                *("--models", str(models), "--http-port", "0", "--kafka-port", "0"),
+                *arguments,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **environment},
+        )
+    assert process.stdout is not None
+    document = msgspec.json.decode(_first_line(process, log), type=Document)
+    platform = Platform(document, models, process, process.stdout, log)
+    try:
+        yield platform
+    finally:
+        platform.stop()
+
+
+def _first_line(process: subprocess.Popen[bytes], log: Path) -> bytes:
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], READY_WITHIN_S)
+    line: bytes = process.stdout.readline() if readable else b""
+    if not line:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        raise AssertionError(f"not ready:\n{log.read_text()[-8000:]}")
+    return line
+
+
+def eventually(
+    condition: Callable[[], bool], within_s: float = 20.0, every_s: float = 0.05
+) -> None:
+    """Look until ``condition`` holds. For what another process does in its own time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(every_s)
+
+
+def outputs_of(answer: httpx.Response) -> dict[str, Array]:
+    """Binary outputs; BYTES as an array of bytes objects, BF16 as its bits."""
+    length = int(answer.headers["inference-header-content-length"])
+    header = json.loads(answer.content[:length])
+    start = length
+    outputs = {}
+    for output in header["outputs"]:
+        end = start + output["parameters"]["binary_data_size"]
+        raw = answer.content[start:end]
+        outputs[output["name"]] = from_raw(raw, output["datatype"], output["shape"])
+        start = end
+    assert start == len(answer.content)
+    return outputs
+
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype(np.uint16),
+    "UINT32": np.dtype(np.uint32),
+    "UINT64": np.dtype(np.uint64),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "FP16": np.dtype(np.float16),
+    "BF16": np.dtype(np.uint16),
+    "FP32": np.dtype(np.float32),
+    "FP64": np.dtype(np.float64),
+}
+
+
+def from_raw(raw: bytes, datatype: str, shape: Sequence[int]) -> Array:
+    if datatype != "BYTES":
+        return np.frombuffer(raw, DTYPES[datatype]).reshape(shape)
+    elements = []
+    at = 0
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 4], "little")
+        elements.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    return np.array(elements, object).reshape(shape)
+
+
+def to_raw(values: Array, datatype: str) -> bytes:
+    if datatype != "BYTES":
+        return values.astype(DTYPES[datatype]).tobytes()
+    return b"".join(len(v).to_bytes(4, "little") + v for v in values.ravel())
+
+
+class Direct:
+    """ONNX Runtime called directly, with the options of a worker."""
+
+    def __init__(self, model: bytes | Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        source = model if isinstance(model, bytes) else str(model)
+        self._session = onnxruntime.InferenceSession(
+            source, options, providers=["CPUExecutionProvider"]
+        )
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        names = [output.name for output in self._session.get_outputs()]
+        values = self._session.run(names, dict(inputs))
+        return dict(zip(names, values, strict=True))

@@ -1,0 +1,218 @@
+"""Processes die; requests are answered, and everything comes back by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+from services.ctl.client import infer_request
+from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
+from tests.models import graphs
+from tests.models.folders import put_version
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def sturdy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Two of everything behind two lanes, so that one may die."""
+    models = tmp_path_factory.mktemp("models")
+    put_version(models, "echo", "1", graphs.identity("INT64"))
+    folder = tmp_path_factory.mktemp("up")
+    counts = ("--ingress", "2", "--formers", "2", "--workers", "2", "--lanes", "2")
+    with running(models, folder, *counts) as started:
+        yield started
+
+
+class Clients:
+    """A few clients that each send unique values, one after another, and note every
+    answer that is neither their own value nor an explicit refusal."""
+
+    def __init__(self, url: str, count: int = 8) -> None:
+        self._url = url
+        self._stop = threading.Event()
+        self.answered = 0
+        self.refused = 0
+        self.foreign: list[str] = []
+        self.slowest_s = 0.0
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, args=(number,))
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int) -> None:
+        with httpx.Client(timeout=10) as client:
+            value = number * 1_000_000
+            while not self._stop.is_set():
+                value += 1
+                self._ask(client, value)
+
+    def _ask(self, client: httpx.Client, value: int) -> None:
+        request = infer_request({"X": np.array([[value]])})
+        sent = time.monotonic()
+        try:
+            answer = client.post(
+                f"{self._url}/v2/models/echo/infer",
+                content=request.body,
+                headers={**request.headers, "headrace-timeout-ms": "3000"},
+            )
+        except httpx.TransportError:
+            # The ingress itself died or is not back yet.
+            time.sleep(0.05)
+            return
+        took_s = time.monotonic() - sent
+        with self._lock:
+            self.slowest_s = max(self.slowest_s, took_s)
+            if answer.status_code == 200:
+                self.answered += 1
+                if outputs_of(answer)["Y"].tolist() != [[value]]:
+                    self.foreign.append(answer.text)
+            elif answer.status_code in {503, 504}:
+                self.refused += 1
+                time.sleep(0.05)
+            else:
+                self.foreign.append(f"{answer.status_code}: {answer.text}")
+
+
+@pytest.mark.parametrize("service", ["gpu_worker", "batch_former"])
+def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
+    sturdy: Platform, service: str
+) -> None:
+    clients = Clients(sturdy.url)
+    eventually(lambda: clients.answered > 100)
+    pid = current_pids(sturdy, service)[0]
+
+    os.kill(pid, signal.SIGKILL)
+    restarted = sturdy.next_restart()
+    assert (restarted["service"], restarted["slot"]) == (service, 0)
+    assert restarted["previous_exit"] == "signal:SIGKILL"
+    answered = clients.answered
+    eventually(lambda: clients.answered > answered + 300)
+    clients.stop()
+
+    assert clients.foreign == []
+    assert clients.slowest_s < 3.0 + 1.0
+    # Two lanes, of which one went on: most were answered.
+    assert clients.refused < clients.answered / 4
+    await_calm(sturdy)
+
+
+def test_a_killed_ingress_comes_back_on_its_port(sturdy: Platform) -> None:
+    pid = current_pids(sturdy, "ingress")[0]
+
+    os.kill(pid, signal.SIGKILL)
+    restarted = sturdy.next_restart()
+
+    assert (restarted["service"], restarted["slot"]) == ("ingress", 0)
+    eventually(lambda: is_ready(sturdy.url))
+    got = sturdy.infer("echo", {"X": np.array([[5]])})
+    assert got["Y"].tolist() == [[5]]
+
+
+def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:
+    pid = current_pids(sturdy, "kafka")[0]
+
+    os.kill(pid, signal.SIGKILL)
+    restarted = sturdy.next_restart()
+
+    assert restarted["service"] == "kafka"
+    eventually(lambda: answers(sturdy), within_s=60)
+    await_calm(sturdy)
+
+
+def answers(platform: Platform) -> bool:
+    request = infer_request({"X": np.array([[5]])})
+    answer = platform.client.post(
+        f"{platform.url}/v2/models/echo/infer",
+        content=request.body,
+        headers={**request.headers, "headrace-timeout-ms": "1000"},
+    )
+    return answer.status_code == 200
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def current_pids(platform: Platform, service: str) -> list[int]:
+    """The processes of a service by slot; kafka's is the child that is Java."""
+    children = psutil.Process(platform.process.pid).children()
+    if service == "kafka":
+        return [child.pid for child in children if "java" in child.name()]
+    by_slot = sorted(
+        (int(child.cmdline()[-1]), child.pid)
+        for child in children
+        if f"services.{service}" in child.cmdline()
+    )
+    return [pid for _, pid in by_slot]
+
+
+def await_calm(platform: Platform) -> None:
+    """Every process is ready again, and both lanes answer."""
+    admin = platform.document.admin
+    urls = [*platform.document.http, *admin["batch_former"], *admin["gpu_worker"]]
+    eventually(lambda: all(is_ready(url) for url in urls), within_s=60)
+    for _ in range(20):
+        eventually(lambda: answers(platform))
+
+
+def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    put_version(models, "slow", "1", graphs.slow(20))
+    with running(models, tmp_path) as platform:
+        row = infer_request({"X": np.ones((1, 1), np.float32)})
+        statuses: list[int] = []
+
+        def ask() -> None:
+            answer = httpx.post(
+                f"{platform.url}/v2/models/slow/infer",
+                content=row.body,
+                headers=dict(row.headers),
+                timeout=30,
+            )
+            statuses.append(answer.status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: platform.stats("slow")[1] > 0)
+        pids = [pid for group in platform.document.pids.values() for pid in group]
+        began = time.monotonic()
+        status = platform.stop()
+        took_s = time.monotonic() - began
+        for thread in threads:
+            thread.join()
+
+    assert status == 0
+    assert took_s < 20
+    assert statuses == [200] * 8
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_children_end_with_their_supervisor(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    put_version(models, "echo", "1", graphs.identity("INT64"))
+    with running(models, tmp_path) as platform:
+        pids = [pid for group in platform.document.pids.values() for pid in group]
+        platform.process.kill()
+        eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 30)
