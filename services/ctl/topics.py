@@ -20,8 +20,9 @@ from headrace.broker import (
     group_depth,
     tail,
 )
+from headrace.domain import QueueLoad
 from headrace.errors import UndecodableRecord
-from headrace.wire import Heartbeat, QueueLoad, Topics, decode_json
+from headrace.wire import Heartbeat, Topics, decode_json
 from services.ctl.where import bootstrap_servers
 
 __all__ = ["QueueRow", "queues", "topics"]
@@ -126,7 +127,7 @@ def _loads(status: Iterable[Record]) -> dict[int, list[QueueLoad]]:
         for load in heartbeat.lanes:
             known = newest.get(load.lane)
             if known is None or load.epoch >= known[0]:
-                newest[load.lane] = (load.epoch, load.queues)
+                newest[load.lane] = (load.epoch, load.load.queues)
     return {lane: found for lane, (_, found) in newest.items()}
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.domain import ModelState, Padding, Priority, Signature
+from headrace.domain import Load, ModelState, Padding, Signature
 from headrace.errors import UndecodableRecord
 from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
@@ -20,7 +20,6 @@ __all__ = [
     "Claim",
     "Heartbeat",
     "LaneLoad",
-    "QueueLoad",
     "Role",
     "ServiceState",
     "announcement_key",
@@ -57,18 +56,6 @@ class ServiceState(StrEnum):
     DRAINING = "draining"
 
 
-class QueueLoad(msgspec.Struct, frozen=True):
-    """What waits for one model version in one priority of a lane."""
-
-    model: str
-    version: str
-    priority: Priority
-    requests: int
-    rows: int
-    oldest_us: int
-    """Age of the oldest."""
-
-
 class LaneLoad(msgspec.Struct, frozen=True):
     """A lane as its former sees it; what an ingress admits by."""
 
@@ -77,18 +64,11 @@ class LaneLoad(msgspec.Struct, frozen=True):
     active: bool
     """False while it is taken over or left."""
 
-    slots: int
-    """Worker slots that may be sent to."""
-
-    backlog_us: dict[int, int]
-    """Priority to predicted time until what waits there, and before it, has run."""
-
+    load: Load
     request_us: int
     control_us: int
     response_us: int
     """Measured hops: append to former, former to a run's start, run's end to reply."""
-
-    queues: list[QueueLoad] = []
 
 
 class Heartbeat(msgspec.Struct, frozen=True, omit_defaults=True):

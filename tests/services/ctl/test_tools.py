@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from headrace.broker import Depth, Record, TopicPartition
-from headrace.domain import ModelState, Priority
+from headrace.domain import Load, ModelState, Priority, QueueLoad
 from headrace.wire import (
     Announcement,
     Heartbeat,
     LaneLoad,
-    QueueLoad,
     Role,
     ServiceState,
     Topics,
@@ -74,12 +73,10 @@ def heard(lane: int, epoch: int, *queued: QueueLoad) -> Record:
         lane=lane,
         epoch=epoch,
         active=True,
-        slots=1,
-        backlog_us={},
+        load=Load(slots=1, running_us=0, queues=list(queued)),
         request_us=0,
         control_us=0,
         response_us=0,
-        queues=list(queued),
     )
     heartbeat = Heartbeat(
         role=Role.BATCH_FORMER,
@@ -101,6 +98,7 @@ def test_a_queue_is_the_log_beside_what_its_owner_says() -> None:
         requests=7,
         rows=9,
         oldest_us=1500,
+        backlog_us=0,
     )
 
     rows = queues(
