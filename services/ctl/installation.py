@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.broker import KafkaConnection
 from headrace.embedded import EmbeddedKafka, RunningKafka, TiedProcess
 from services.ctl.console import Console
 from services.ctl.ports import HOST, ReservedPort
@@ -26,6 +27,9 @@ _WORKER_SLOTS = 16
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
 _HISTORY_BYTES = 1 << 30
+# Within the supervisor's patience with an ingress; the default limit of a request is
+# below it.
+_INGRESS_DRAIN_MS = 6_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,10 @@ class Installation:
         return [*kafka, *self._counts.children()]
 
     @property
+    def connection(self) -> KafkaConnection:
+        return KafkaConnection(self._bootstrap_servers, "headrace-ctl")
+
+    @property
     def restart_policy(self) -> RestartPolicy:
         return RestartPolicy(fenced_us=2 * self._session_ms * 1000)
 
@@ -205,7 +213,11 @@ class Installation:
         port = str(self._ports[child].number)
         match child.service:
             case Service.INGRESS:
-                settings |= {"HTTP__HOST": HOST, "HTTP__PORT": port}
+                settings |= {
+                    "HTTP__HOST": HOST,
+                    "HTTP__PORT": port,
+                    "LIMITS__DRAIN_MS": str(_INGRESS_DRAIN_MS),
+                }
             case Service.GPU_WORKER:
                 settings |= {
                     "ADMIN__PORT": port,

@@ -15,9 +15,9 @@ from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
 from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Topics, decode_json
-from services.ctl.where import bootstrap_servers
+from services.ctl.where import bootstrap_servers, topic_prefix
 
-__all__ = ["VersionRow", "models", "versions"]
+__all__ = ["VersionRow", "announced_versions", "models", "versions"]
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -43,7 +43,6 @@ class VersionRow(msgspec.Struct, frozen=True):
 def models(
     *,
     bootstrap: str | None = None,
-    prefix: str = "headrace",
     data: Path | None = None,
     output: Literal["table", "json"] = "table",
 ) -> int:
@@ -54,16 +53,13 @@ def models(
     bootstrap
         Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
         here].
-    prefix
-        How the topics' names begin.
     data
         The folder given to `up`.
     output
         table, or json.
     """
     connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
-    topic = Topics(prefix).control_models
-    rows = versions(asyncio.run(_read(connection, topic)))
+    rows = asyncio.run(announced_versions(connection, topic_prefix()))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
     elif rows:
@@ -71,6 +67,14 @@ def models(
     else:
         print("No worker has announced a model.")
     return 0
+
+
+async def announced_versions(
+    connection: KafkaConnection, prefix: str
+) -> list[VersionRow]:
+    """What the workers have announced up to now. Raises BusError."""
+    topic = Topics(prefix).control_models
+    return versions([record async for record in tail(connection, topic)])
 
 
 def versions(records: Iterable[Record]) -> list[VersionRow]:
@@ -89,10 +93,6 @@ def versions(records: Iterable[Record]) -> list[VersionRow]:
         by_version.setdefault(key, []).append(announced)
     ordered = sorted(by_version, key=lambda key: (key[0], int(key[1])))
     return [_row(by_version[key]) for key in ordered]
-
-
-async def _read(connection: KafkaConnection, topic: str) -> list[Record]:
-    return [record async for record in tail(connection, topic)]
 
 
 def _row(slots: list[Announcement]) -> VersionRow:

@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
+from headrace.broker import KafkaConnection
+from headrace.domain import ModelState
+from headrace.errors import BusError
 from headrace.repository import scan_folder
+from services.ctl.models import announced_versions
+from services.ctl.where import topic_prefix
 
 __all__ = ["await_ready"]
 
 _POLL_S = 0.1
 _ANSWER_WITHIN_S = 2.0
-_LOADING = "loading"
+
+_Versions = set[tuple[str, str]]
 
 
 def await_ready(
-    urls: Sequence[str], ingresses: Sequence[str], models: Path, stop: threading.Event
+    urls: Sequence[str],
+    ingresses: Sequence[str],
+    models: Path,
+    connection: KafkaConnection,
+    stop: threading.Event,
 ) -> bool:
-    """Wait until every process is ready and every version folder is served or refused
-    for every ingress; False: ``stop`` was set first."""
+    """Wait until every process is ready, and every version folder is served by every
+    ingress or refused by the workers; False: ``stop`` was set first."""
     # Not through the proxy that the environment may name: all of it is local.
     with httpx.Client(timeout=_ANSWER_WITHIN_S, trust_env=False) as client:
         while not stop.wait(_POLL_S):
             try:
-                if all(_is_ready(client, url) for url in urls) and all(
-                    _is_settled(client, url, models) for url in ingresses
-                ):
+                if not all(client.get(f"{url}/readyz").is_success for url in urls):
+                    continue
+                served = [_served(client, url) for url in ingresses]
+                wanted = {
+                    (key.model, key.version) for key in scan_folder(models).versions
+                }
+                missing = {key for key in wanted if not all(key in s for s in served)}
+                if not missing or missing <= _refused(connection):
                     return True
-            except httpx.TransportError:
+            except (httpx.TransportError, BusError):
                 continue
     return False
 
 
-def _is_ready(client: httpx.Client, url: str) -> bool:
-    return client.get(f"{url}/readyz").is_success
-
-
-def _is_settled(client: httpx.Client, ingress: str, models: Path) -> bool:
+def _served(client: httpx.Client, ingress: str) -> _Versions:
     index = client.post(f"{ingress}/v2/repository/index")
-    if not index.is_success:
-        return False
-    settled = {
-        (entry["name"], entry["version"])
-        for entry in index.json()
-        if entry["state"] == "READY" or entry["reason"] not in {"", _LOADING}
+    entries = index.json() if index.is_success else []
+    return {(e["name"], e["version"]) for e in entries if e["state"] == "READY"}
+
+
+def _refused(connection: KafkaConnection) -> _Versions:
+    """Versions that workers have refused, and that none of them loads or serves."""
+    return {
+        (row.model, row.version)
+        for row in asyncio.run(announced_versions(connection, topic_prefix()))
+        if row.slots.keys() == {ModelState.REFUSED}
     }
-    wanted = {(key.model, key.version) for key in scan_folder(models).versions}
-    return wanted <= settled

@@ -90,9 +90,9 @@ class RestartPolicy:
     """A first start that ends so ends everything: a restart changes nothing."""
 
     patience_us: tuple[tuple[Service, int], ...] = (
-        (Service.INGRESS, 6_000_000),
+        (Service.INGRESS, 7_000_000),
         (Service.BATCH_FORMER, 3_000_000),
-        (Service.GPU_WORKER, 5_000_000),
+        (Service.GPU_WORKER, 4_000_000),
         (Service.KAFKA, 4_000_000),
     )
     """The stages of a stop, in order: how long each may take before SIGKILL. Their

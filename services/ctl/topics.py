@@ -23,7 +23,7 @@ from headrace.broker import (
 from headrace.domain import QueueLoad
 from headrace.errors import UndecodableRecord
 from headrace.wire import Heartbeat, Topics, decode_json
-from services.ctl.where import bootstrap_servers
+from services.ctl.where import bootstrap_servers, topic_prefix
 
 __all__ = ["QueueRow", "queues", "topics"]
 
@@ -50,7 +50,6 @@ class QueueRow(msgspec.Struct, frozen=True):
 def topics(
     *,
     bootstrap: str | None = None,
-    prefix: str = "headrace",
     pool: str = "default",
     data: Path | None = None,
     output: Literal["table", "json"] = "table",
@@ -62,8 +61,6 @@ def topics(
     bootstrap
         Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
         here].
-    prefix
-        How the topics' names begin.
     pool
         The pool of workers.
     data
@@ -72,7 +69,7 @@ def topics(
         table, or json.
     """
     connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
-    names = Topics(prefix, pool)
+    names = Topics(topic_prefix(), pool)
     beginning = names.requests("")
     depths = group_depth(
         connection, names.lane_group, lambda topic: topic.startswith(beginning)

@@ -272,7 +272,8 @@ class _Platform:
     def _await_ready(self) -> None:
         urls = [url for service in Service for url in self._installation.urls(service)]
         ingresses = self._installation.urls(Service.INGRESS)
-        if not await_ready(urls, ingresses, self._models, self._ended):
+        connection = self._installation.connection
+        if not await_ready(urls, ingresses, self._models, connection, self._ended):
             return
         document = self._installation.document(self._supervisor.pids())
         if self._as_json:

@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.errors import SetupError
 from services.ctl.running import DATA_FOLDER, Document, find_running
 
-__all__ = ["bootstrap_servers", "ingress_url"]
+__all__ = ["bootstrap_servers", "ingress_url", "topic_prefix"]
 
 
 def ingress_url(url: str | None, data: Path | None) -> str:
@@ -34,3 +34,8 @@ def _running(data: Path | None, option: str) -> Document:
             f"or name a platform with {option}."
         )
     return running.document
+
+
+def topic_prefix() -> str:
+    """How the topics' names begin, from the variable that the services read."""
+    return os.environ.get("HEADRACE_BUS__PREFIX", "headrace")

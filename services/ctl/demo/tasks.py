@@ -15,8 +15,9 @@ from services.ctl.demo.models import DIGITS, MAGIKA, MINILM, Repository
 
 __all__ = ["Task", "Verdict", "tasks"]
 
-Outputs = Mapping[str, npt.NDArray[Any]]
+Tensors = Mapping[str, npt.NDArray[Any]]
 
+_TIMEOUT_US = 30_000_000
 _SENTENCES = 600
 _QUESTIONS = (
     "unpack a compressed archive",
@@ -42,7 +43,7 @@ class Task:
     model: str
     inputs: str
     requests: Sequence[InferRequest]
-    judge: Callable[[Sequence[Outputs | None]], Verdict]
+    judge: Callable[[Sequence[Tensors | None]], Verdict]
 
 
 def tasks(repository: Repository) -> list[Task]:
@@ -53,13 +54,13 @@ def tasks(repository: Repository) -> list[Task]:
 def _digits() -> Task:
     images, labels = digits.held_out()
 
-    def judge(answers: Sequence[Outputs | None]) -> Verdict:
+    def judge(answers: Sequence[Tensors | None]) -> Verdict:
         said = [answer and int(answer["label"][0]) for answer in answers]
         accuracy = _share(said, labels.tolist())
         sample = f"an image of a {labels[0]} is taken for a {said[0]}"
         return Verdict(accuracy, sample, accuracy >= 0.95)
 
-    requests = [infer_request({"X": image[None]}) for image in images]
+    requests = [_request({"X": image[None]}) for image in images]
     return Task(DIGITS, "handwritten digits", requests, judge)
 
 
@@ -68,7 +69,7 @@ def _sentences(repository: Repository) -> Task:
     encode = texts.Encoder(repository.tokenizer)
     asked = [*_QUESTIONS, *described.values()]
 
-    def judge(answers: Sequence[Outputs | None]) -> Verdict:
+    def judge(answers: Sequence[Tensors | None]) -> Verdict:
         if any(answer is None for answer in answers):
             return Verdict(None, "not every sentence was answered", sound=True)
         vectors = np.stack([texts.pool(a["last_hidden_state"]) for a in answers if a])
@@ -79,7 +80,7 @@ def _sentences(repository: Repository) -> Task:
         sound = bool(np.isfinite(vectors).all()) and min(c for _, c in found) > 0.2
         return Verdict(None, sample, sound)
 
-    requests = [infer_request(encode(text)) for text in asked]
+    requests = [_request(encode(text)) for text in asked]
     return Task(MINILM, "sentences", requests, judge)
 
 
@@ -87,7 +88,7 @@ def _files(repository: Repository) -> Task:
     found = files.typed_files()
     names = files.labels(repository.magika_config)
 
-    def judge(answers: Sequence[Outputs | None]) -> Verdict:
+    def judge(answers: Sequence[Tensors | None]) -> Verdict:
         said = [
             answer and names[answer["target_label"][0].argmax()] for answer in answers
         ]
@@ -95,8 +96,13 @@ def _files(repository: Repository) -> Task:
         sample = f"{found[0][0].name} is {said[0]}"
         return Verdict(accuracy, sample, accuracy >= 0.9)
 
-    requests = [infer_request({"bytes": files.features(file)}) for file, _ in found]
+    requests = [_request({"bytes": files.features(file)}) for file, _ in found]
     return Task(MAGIKA, "files", requests, judge)
+
+
+def _request(inputs: Tensors) -> InferRequest:
+    """Patient, since a slow machine is no failure."""
+    return infer_request(inputs, parameters={"timeout": _TIMEOUT_US})
 
 
 def _share(said: Sequence[object], right: Sequence[object]) -> float:
