@@ -1,0 +1,210 @@
+"""What a lane decides, done."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import assert_never, cast
+
+from headrace.broker import Admin, TopicPartition
+from headrace.delivery.decisions import (
+    Alarm,
+    Commit,
+    Decision,
+    DropLane,
+    FetchPositions,
+    PausePartition,
+    ReadCompletions,
+    ReadRequests,
+    ReadToEnds,
+    Rejoin,
+    ResumePartition,
+    StopReading,
+    WriteBatch,
+    WriteClaim,
+    WriteDeadLetters,
+    WriteReplies,
+    WriteStale,
+    WriteSync,
+)
+from headrace.delivery.events import Event
+from headrace.domain import Priority
+from headrace.telemetry import LogEvent, get_log
+from headrace.wire.topics import PRIORITIES, Topics
+from services.batch_former.consuming import Consuming
+from services.batch_former.lanes import Lanes, OwnedLane, Route
+from services.batch_former.ownership import Ownership
+from services.batch_former.writing import Writing
+
+__all__ = ["Acting"]
+
+LIST_TIMEOUT_S = 2.0
+
+
+class Acting:
+    """Carries decisions out; every outcome comes back through the inbox."""
+
+    def __init__(  # noqa: PLR0913 - everything that a decision can move
+        self,
+        topics: Topics,
+        lanes: Lanes,
+        *,
+        requests: Sequence[Consuming],
+        completions: Consuming,
+        ownership: Ownership,
+        writing: Writing,
+        admin: Admin,
+    ) -> None:
+        self._topics = topics
+        self._lanes = lanes
+        self._requests = requests
+        self._completions = completions
+        self._ownership = ownership
+        self._writing = writing
+        self._admin = admin
+        self._log = get_log()
+        self.rejoins = False
+
+    def tell(self, owned: OwnedLane, event: Event, now_us: int) -> None:
+        self.carry_out(owned, owned.core.handle(event, now_us), now_us)
+
+    def tell_all(self, event: Event, now_us: int) -> None:
+        for owned in list(self._lanes.owned.values()):
+            self.tell(owned, event, now_us)
+
+    def carry_out(
+        self, owned: OwnedLane, decisions: Iterable[Decision], now_us: int
+    ) -> None:
+        for decision in decisions:
+            self._carry_out(owned, decision, now_us)
+
+    def _carry_out(self, owned: OwnedLane, decision: Decision, now_us: int) -> None:
+        match decision:
+            case (
+                WriteBatch()
+                | WriteReplies()
+                | WriteSync()
+                | WriteDeadLetters()
+                | WriteStale()
+                | WriteClaim()
+            ):
+                self._writing.write(owned, decision, now_us)
+            case Commit():
+                self._ownership.commit(owned.lane, owned.term, decision)
+            case Alarm(event=event, facts=facts):
+                # A name of the log's list, by the decision's own promise.
+                self._log.warning(cast(LogEvent, event), lane=owned.lane, **facts)
+            case Rejoin():
+                self.rejoins = True
+            case DropLane():
+                self._drop(owned)
+            case _:
+                self._read(owned, decision)
+
+    def _read(
+        self,
+        owned: OwnedLane,
+        decision: FetchPositions
+        | ReadRequests
+        | ReadCompletions
+        | ReadToEnds
+        | StopReading
+        | PausePartition
+        | ResumePartition,
+    ) -> None:
+        match decision:
+            case FetchPositions(models=models):
+                self._fetch_positions(owned, models)
+            case ReadRequests(positions=positions):
+                self._read_requests(owned, positions)
+            case ReadCompletions(position=position):
+                self._read_completions(owned, position)
+            case ReadToEnds():
+                owned.is_catching_up = True
+                owned.ends = None
+                self._ownership.find_ends(
+                    owned.lane,
+                    owned.term,
+                    self._completions_of(owned.lane),
+                    TopicPartition(self._topics.status, 0),
+                )
+            case StopReading(partitions=partitions):
+                self._stop(owned, partitions)
+            case PausePartition(topic=topic, partition=partition):
+                self._reader(partition).pause(TopicPartition(topic, partition))
+            case ResumePartition(topic=topic, partition=partition):
+                self._reader(partition).resume(TopicPartition(topic, partition))
+            case _:
+                assert_never(decision)
+
+    def _fetch_positions(
+        self, owned: OwnedLane, models: tuple[str, ...] | None
+    ) -> None:
+        def requests() -> list[TopicPartition]:
+            return [
+                TopicPartition(topic, self._topics.request_partition(lane, priority))
+                for topic in self._request_topics(models)
+                for priority in Priority
+            ]
+
+        lane = owned.lane
+        completions = self._completions_of(lane)
+        self._ownership.fetch_positions(lane, owned.term, requests, completions)
+
+    def _request_topics(self, models: tuple[str, ...] | None) -> list[str]:
+        if models is not None:
+            return [self._topics.requests(model) for model in models]
+        return [
+            topic
+            for topic in self._admin.topics(LIST_TIMEOUT_S)
+            if topic.startswith(self._topics.requests(""))
+        ]
+
+    def _read_requests(
+        self, owned: OwnedLane, positions: Iterable[tuple[str, int, int]]
+    ) -> None:
+        by_priority = defaultdict[int, dict[TopicPartition, int]](dict)
+        for topic, partition, offset in positions:
+            one = TopicPartition(topic, partition)
+            by_priority[partition % PRIORITIES][one] = offset
+        for priority, some in by_priority.items():
+            change = self._requests[priority].read(some)
+            for one in some:
+                self._lanes.routes[one] = Route(owned, change)
+
+    def _read_completions(self, owned: OwnedLane, position: int) -> None:
+        claims = TopicPartition(self._topics.lanes, owned.lane)
+        owned.completions_change = self._completions.read(
+            {self._completions_of(owned.lane): position, claims: owned.claim + 1}
+        )
+        owned.completions_at = position
+
+    def _stop(
+        self, owned: OwnedLane, partitions: Iterable[tuple[str, int]] | None
+    ) -> None:
+        """Stop reading all of the lane, or these request partitions."""
+        if partitions is None:
+            claims = TopicPartition(self._topics.lanes, owned.lane)
+            self._completions.stop_reading([self._completions_of(owned.lane), claims])
+            owned.completions_change = 0
+            partitions = self._lanes.routes_of(owned)
+        by_priority = defaultdict[int, list[TopicPartition]](list)
+        for one in partitions:
+            if self._lanes.routes.pop(one, None) is None:
+                continue
+            by_priority[one[1] % PRIORITIES].append(TopicPartition(*one))
+        for priority, some in by_priority.items():
+            self._requests[priority].stop_reading(some)
+
+    def _drop(self, owned: OwnedLane) -> None:
+        """The lane is out: what still comes for it finds nobody."""
+        if owned.completions_change:
+            self._stop(owned, None)
+        del self._lanes.owned[owned.lane]
+        self._ownership.let_go(owned.lane)
+
+    def _reader(self, partition: int) -> Consuming:
+        return self._requests[partition % PRIORITIES]
+
+    def _completions_of(self, lane: int) -> TopicPartition:
+        return TopicPartition(self._topics.completions, lane)

@@ -1,0 +1,210 @@
+"""What was read from the log, told to the lanes that it concerns."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from headrace.broker import Record
+from headrace.delivery.events import (
+    ClaimSeen,
+    Completed,
+    CompletionsAt,
+    CompletionsLost,
+    OwnHeartbeatRead,
+    ReadingLost,
+    SlotHeard,
+    StatusAdvanced,
+    VersionsChanged,
+)
+from headrace.domain import Done, RequestRead
+from headrace.errors import UndecodableRecord
+from headrace.registry import Catalog
+from headrace.telemetry import get_log
+from headrace.wire import (
+    Announcement,
+    Claim,
+    Heartbeat,
+    RequestDecoder,
+    Role,
+    Topics,
+    decode_completion,
+    decode_json,
+    parse_announcement_key,
+)
+from services.batch_former.acting import Acting
+from services.batch_former.inbox import Channel
+from services.batch_former.lanes import Lanes, OwnedLane
+from services.batch_former.measuring import Measuring
+from services.batch_former.messages import (
+    ModelsRead,
+    OutOfRange,
+    ReadBatch,
+    StatusRead,
+)
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Decodes records and tells each lane its own, in the order of each partition."""
+
+    def __init__(  # noqa: PLR0913 - what it is made of
+        self,
+        topics: Topics,
+        lanes: Lanes,
+        acting: Acting,
+        catalog: Catalog,
+        decoder: RequestDecoder,
+        measuring: Measuring,
+        *,
+        former: str,
+    ) -> None:
+        self._topics = topics
+        self._lanes = lanes
+        self._acting = acting
+        self._catalog = catalog
+        self._decoder = decoder
+        self._measuring = measuring
+        self._former = former
+        self._log = get_log()
+        self._heard: dict[int, tuple[int, SlotHeard]] = {}
+        self._newest = StatusAdvanced(0)
+        self.status_at = 0
+        """Where the next heartbeat will be read."""
+
+    def introduce(self, owned: OwnedLane, now_us: int) -> None:
+        """Tell a lane just taken what was read before it was ours."""
+        self._acting.tell(owned, VersionsChanged(self._catalog.served()), now_us)
+        for lane, heard in self._heard.values():
+            if lane == owned.lane:
+                self._acting.tell(owned, heard, now_us)
+        self._acting.tell(owned, self._newest, now_us)
+
+    def take_requests(self, batch: ReadBatch, now_us: int) -> None:
+        routes = self._lanes.routes
+        decode = self._decoder.decode
+        read = None
+        for record in batch.records:
+            route = routes.get((record.topic, record.partition))
+            if route is None or batch.change < route.change:
+                continue
+            read = decode(record)
+            decisions = route.owned.core.handle(read, now_us)
+            if decisions:
+                self._acting.carry_out(route.owned, decisions, now_us)
+        if isinstance(read, RequestRead):
+            lane, _ = self._topics.lane_and_priority(read.request.source.partition)
+            self._measuring.requests_read(lane, read.request.arrived_us, now_us)
+
+    def take_completions(self, batch: ReadBatch, now_us: int) -> None:
+        for record in batch.records:
+            owned = self._lanes.owned.get(record.partition)
+            if owned is None or not 0 < owned.completions_change <= batch.change:
+                continue
+            if record.topic == self._topics.lanes:
+                self._take_claim(owned, record, now_us)
+            else:
+                owned.completions_at = record.offset + 1
+                self._take_completion(owned, record, now_us)
+
+    def take(self, message: StatusRead | ModelsRead | OutOfRange, now_us: int) -> None:
+        match message:
+            case StatusRead(records=records):
+                self._take_status(records, now_us)
+            case ModelsRead(records=records):
+                self._take_models(records, now_us)
+            case OutOfRange():
+                self._lose(message, now_us)
+            case _:
+                assert_never(message)
+
+    def _take_status(self, records: list[Record], now_us: int) -> None:
+        for record in records:
+            try:
+                heartbeat = decode_json(Heartbeat, record)
+            except UndecodableRecord as error:
+                self._skip(record, error)
+                continue
+            if heartbeat.role is Role.GPU_WORKER:
+                self._hear_worker(heartbeat, record.timestamp_us, now_us)
+            elif heartbeat.instance == self._former:
+                self._acting.tell_all(OwnHeartbeatRead(), now_us)
+        last = records[-1]
+        self.status_at = last.offset + 1
+        if last.timestamp_us > self._newest.log_us:
+            self._newest = StatusAdvanced(last.timestamp_us)
+            self._acting.tell_all(self._newest, now_us)
+
+    def _take_models(self, records: list[Record], now_us: int) -> None:
+        changes = [self._apply(record) for record in records]
+        if any(changes):
+            versions = VersionsChanged(self._catalog.served())
+            self._acting.tell_all(versions, now_us)
+
+    def _lose(self, lost: OutOfRange, now_us: int) -> None:
+        """A reader's position left its log: the lane decides how it goes on."""
+        (topic, partition), log = lost.partition, lost.log
+        self._log.error(
+            "position.lost",
+            topic=topic,
+            partition=partition,
+            log_start=log.start,
+            log_end=log.end,
+        )
+        if lost.channel is Channel.COMPLETIONS:
+            owned = self._lanes.owned.get(partition)
+            # Claims are a hint: without them the next commit tells the same.
+            if owned is not None and topic == self._topics.completions:
+                self._acting.tell(owned, CompletionsLost(*log), now_us)
+            return
+        route = self._lanes.routes.get(lost.partition)
+        if route is not None and lost.change >= route.change:
+            self._acting.tell(route.owned, ReadingLost(topic, partition, *log), now_us)
+
+    def _take_completion(self, owned: OwnedLane, record: Record, now_us: int) -> None:
+        try:
+            completion = decode_completion(record)
+        except UndecodableRecord as error:
+            self._skip(record, error)
+            self._acting.tell(owned, CompletionsAt(record.offset + 1), now_us)
+            return
+        if isinstance(completion, Done):
+            self._measuring.done(completion, now_us)
+        self._acting.tell(owned, Completed(record.offset, completion), now_us)
+
+    def _take_claim(self, owned: OwnedLane, record: Record, now_us: int) -> None:
+        try:
+            claim = decode_json(Claim, record)
+        except UndecodableRecord as error:
+            self._skip(record, error)
+            return
+        if claim.former != self._former:
+            self._acting.tell(owned, ClaimSeen(record.offset), now_us)
+
+    def _hear_worker(self, heartbeat: Heartbeat, log_us: int, now_us: int) -> None:
+        if heartbeat.incarnation is None or heartbeat.lane is None:
+            return
+        heard = SlotHeard(heartbeat.slot, heartbeat.incarnation, log_us)
+        self._heard[heartbeat.slot] = (heartbeat.lane, heard)
+        owned = self._lanes.owned.get(heartbeat.lane)
+        if owned is not None:
+            self._acting.tell(owned, heard, now_us)
+
+    def _apply(self, record: Record) -> bool:
+        try:
+            if record.value is None:
+                return self._catalog.remove(*parse_announcement_key(record.key))
+            return self._catalog.apply(decode_json(Announcement, record))
+        except UndecodableRecord as error:
+            self._skip(record, error)
+            return False
+
+    def _skip(self, record: Record, error: UndecodableRecord) -> None:
+        self._measuring.undecodable(record.topic)
+        self._log.warning(
+            "record.undecodable",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            text=str(error),
+        )

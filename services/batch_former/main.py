@@ -1,0 +1,374 @@
+"""Builds a batch former and runs it until it is asked to drain."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import threading
+import uuid
+from functools import partial
+from typing import NoReturn
+
+from headrace.broker import (
+    KafkaAdmin,
+    KafkaConnection,
+    KafkaLeader,
+    KafkaProducer,
+    KafkaReader,
+    ProducerSettings,
+    ReaderSettings,
+    TableReader,
+)
+from headrace.clock import SystemClock
+from headrace.delivery import Lane, LogClock
+from headrace.domain import Priority
+from headrace.errors import BusError, OffsetOutOfRange, SetupError
+from headrace.lifecycle import (
+    ExitCode,
+    Health,
+    Heartbeat,
+    ProbeServer,
+    Pulse,
+    StatusReader,
+    Watchdog,
+    configure_interpreter,
+    drain_on_signals,
+    end_with_any_thread,
+    read_settings,
+    run_to_exit,
+)
+from headrace.registry import Catalog
+from headrace.scheduling import BatchFormer
+from headrace.telemetry import (
+    FormerMetrics,
+    MetricsRegistry,
+    ProcessMetrics,
+    configure_logs,
+    get_log,
+)
+from headrace.wire import Claim, RequestDecoder, base_topics
+from services.batch_former.acting import Acting
+from services.batch_former.addresses import ReplyAddresses
+from services.batch_former.consuming import Consuming
+from services.batch_former.deadletters import DeadLetters
+from services.batch_former.inbox import Channel, Inbox
+from services.batch_former.intake import Intake
+from services.batch_former.lanes import Lanes, OwnedLane
+from services.batch_former.loop import Fenced, Loop
+from services.batch_former.measuring import Measuring
+from services.batch_former.messages import (
+    LogTimeSampled,
+    Message,
+    ModelsRead,
+    StatusRead,
+    ThreadFailed,
+)
+from services.batch_former.ownership import Ownership
+from services.batch_former.producing import Producing
+from services.batch_former.published import Published
+from services.batch_former.settings import FormerSettings
+from services.batch_former.writing import Writing
+
+__all__ = ["main", "serve"]
+
+PROVISION_TIMEOUT_S = 30.0
+FLUSH_S = 0.3
+
+ORDERS = ProducerSettings(timeout_ms=1000)
+"""A batch or a sync that is not acked in time is asked about."""
+ANSWERS = ProducerSettings(timeout_ms=2000)
+"""A reply, dead letter or claim that is not acked in time is written again."""
+TABLES = ReaderSettings(fetch_wait_ms=500)
+DEFAULT = ReaderSettings()
+
+
+def main() -> NoReturn:
+    parser = argparse.ArgumentParser(prog="services.batch_former")
+    parser.add_argument("--slot", type=int, default=0)
+    slot = parser.parse_args().slot
+    run_to_exit(
+        lambda: serve(
+            read_settings(FormerSettings, os.environ), slot, drain_on_signals()
+        )
+    )
+
+
+def serve(settings: FormerSettings, slot: int, asked: threading.Event) -> ExitCode:
+    """Form batches until ``asked`` to drain."""
+    configure_logs(settings.log, service="batch_former", slot=slot)
+    end_with_any_thread()
+    if slot < 0:
+        raise SetupError(f"--slot {slot}: a batch former's slot is 0 or more")
+    bus = settings.bus
+    admin = KafkaAdmin(bus.connection(f"batch-former-{slot}"))
+    try:
+        admin.create_topics(base_topics(bus.topics, bus), PROVISION_TIMEOUT_S)
+    except BusError as error:
+        get_log().critical("topic.missing", code=error.code, text=str(error))
+        return ExitCode.LOG_UNAVAILABLE
+    former = _Former(settings, slot, admin)
+    try:
+        former.run(asked)
+    except Fenced:
+        get_log().critical("process.fenced")
+        return ExitCode.FENCED
+    except BusError as error:
+        get_log().critical("process.failed", code=error.code, text=str(error))
+        return ExitCode.LOG_UNAVAILABLE
+    return ExitCode.OK
+
+
+class _Former:
+    """Everything that one process is made of, and the order of its start and end."""
+
+    def __init__(self, settings: FormerSettings, slot: int, admin: KafkaAdmin) -> None:
+        self._settings = settings
+        self._slot = slot
+        self._uuid = uuid.uuid4().hex
+        self._topics = settings.bus.topics
+        self._clock = SystemClock()
+        self._log_clock = LogClock()
+        self._catalog = Catalog()
+        self._pulse = Pulse(self._clock)
+        self._health = Health(
+            self._pulse,
+            {
+                "models": "the table of models is not read yet",
+                "log_clock": "the log's time is not known yet",
+                "lane": "no lane is served yet",
+            },
+        )
+        metrics = MetricsRegistry()
+        process = ProcessMetrics(metrics)
+        self._probes = ProbeServer(settings.admin, self._health, metrics)
+        former_metrics = FormerMetrics(metrics)
+        self._measuring = Measuring(self._topics, former_metrics, process)
+        self._inbox: Inbox[Message] = Inbox()
+        self._lanes = Lanes()
+        self._ownership = Ownership(self._inbox, self._reader("ranges"), self._clock)
+        self._readers = self._make_readers()
+        self._completions = Consuming(
+            self._reader("completions"),
+            Channel.COMPLETIONS,
+            self._inbox,
+            records_max=settings.former.records_max,
+        )
+        self._orders = Producing(
+            self._producer("orders", ORDERS), "orders", self._inbox
+        )
+        self._answers = Producing(
+            self._producer("answers", ANSWERS), "answers", self._inbox
+        )
+        self._dead_letters = DeadLetters(
+            self._topics, self._reader("deadletters"), self._answers, self._clock
+        )
+        self._models = TableReader(
+            self._reader("models", TABLES),
+            self._topics.control_models,
+            lambda records: self._inbox.put(Channel.MODELS, ModelsRead(records)),
+            partial(self._fail, "models"),
+        )
+        self._status = StatusReader(
+            self._reader("status", TABLES),
+            self._topics.status,
+            lambda records: self._inbox.put(Channel.STATUS, StatusRead(records)),
+            partial(self._fail, "status"),
+        )
+        self._published = Published(
+            self._topics,
+            self._measuring,
+            former_metrics,
+            self._health,
+            slot=slot,
+            former=self._uuid,
+            admin=self._probes.url,
+        )
+        self._heartbeat = Heartbeat(
+            self._producer("heartbeat", ANSWERS),
+            self._topics.status,
+            self._published.key,
+            self._published.heartbeat,
+            pulse=self._pulse,
+            clock=self._clock,
+            log_time=self,
+        )
+        self._acting = self._make_acting(admin)
+        self._intake = self._make_intake(admin)
+
+    def run(self, asked: threading.Event) -> None:
+        loop = Loop(
+            self._inbox,
+            self._lanes,
+            self._intake,
+            self._acting,
+            self._ownership,
+            self._published,
+            new_lane=self._new_lane,
+            lead=self._lead,
+            log_clock=self._log_clock,
+            pulse=self._pulse,
+            clock=self._clock,
+        )
+        watchdog = Watchdog(self._pulse, self._clock, self._stall)
+        self._start()
+        watchdog.start()
+        configure_interpreter()
+        try:
+            loop.run(asked)
+        finally:
+            watchdog.stop()
+        self._stop()
+
+    def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:
+        """Hand a sample of the log's time from the heartbeat's thread to the loop."""
+        self._inbox.put(Channel.STATUS, LogTimeSampled(sent_us, acked_us, log_us))
+
+    def _make_readers(self) -> list[Consuming]:
+        reading = self._settings.former
+        ahead = ReaderSettings(queue_bytes_max=reading.ahead_bytes_max)
+        return [
+            Consuming(
+                self._reader(priority.name.lower(), ahead),
+                Channel.of(priority),
+                self._inbox,
+                records_max=reading.records_max,
+            )
+            for priority in Priority
+        ]
+
+    def _make_acting(self, admin: KafkaAdmin) -> Acting:
+        claim = Claim(
+            instance=self._instance_id,
+            former=self._uuid,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_us=0,
+        )
+        writing = Writing(
+            self._topics,
+            claim,
+            self._log_clock,
+            started_us=self._clock.now_us(),
+            version_of=self._catalog.lookup,
+            measuring=self._measuring,
+            orders=self._orders,
+            answers=self._answers,
+            dead_letters=self._dead_letters,
+        )
+        return Acting(
+            self._topics,
+            self._lanes,
+            requests=self._readers,
+            completions=self._completions,
+            ownership=self._ownership,
+            writing=writing,
+            admin=admin,
+        )
+
+    def _make_intake(self, admin: KafkaAdmin) -> Intake:
+        decoder = RequestDecoder(
+            self._topics,
+            version_of=self._catalog.lookup,
+            partitions_of=ReplyAddresses(admin, self._clock).partitions,
+            to_mono=self._log_clock.to_mono,
+        )
+        return Intake(
+            self._topics,
+            self._lanes,
+            self._acting,
+            self._catalog,
+            decoder,
+            self._measuring,
+            former=self._uuid,
+        )
+
+    def _new_lane(self, lane: int, term: int) -> OwnedLane:
+        bus = self._settings.bus
+        scheduling = self._settings.scheduling.model_copy(
+            update={"batch_bytes_max": bus.batch_bytes_max}
+        )
+        scheduler = BatchFormer(scheduling, batch_ids=iter(_batch_id, ""))
+        core = Lane(
+            lane,
+            former=self._uuid,
+            worker_slots=range(lane, bus.worker_slots, bus.lanes),
+            topics=self._topics,
+            scheduler=scheduler,
+            limits=self._settings.delivery,
+        )
+        return OwnedLane(lane, term, core, scheduler)
+
+    def _lead(self) -> bool:
+        """Join the group once lanes can be served: their models are known, time can
+        be told, and heartbeats are read."""
+        if self._models.caught_up:
+            self._health.met("models")
+        if self._log_clock.is_set and self._intake.status_at:
+            self._health.met("log_clock")
+        if not (
+            self._models.caught_up and self._log_clock.is_set and self._intake.status_at
+        ):
+            return False
+        leader = KafkaLeader(
+            self._connection("leader"),
+            group=self._topics.lane_group,
+            instance_id=self._instance_id,
+            topic=self._topics.lanes,
+            listener=self._ownership,
+            settings=self._settings.bus.leader,
+        )
+        self._ownership.start(leader)
+        return True
+
+    @property
+    def _instance_id(self) -> str:
+        topics = self._topics
+        return f"{topics.prefix}.{topics.pool}.batch_former.{self._slot}"
+
+    def _start(self) -> None:
+        self._probes.start()
+        get_log().info("admin.listening", url=self._probes.url)
+        for reader in (*self._readers, self._completions):
+            reader.start()
+        self._orders.start()
+        self._answers.start()
+        self._dead_letters.start()
+        self._models.start()
+        self._status.start()
+        self._heartbeat.start()
+
+    def _stop(self) -> None:
+        """The lanes are left: nothing that is read or acked now matters."""
+        self._inbox.close()
+        self._ownership.stop()
+        for reader in (*self._readers, self._completions):
+            reader.stop()
+        self._models.stop()
+        self._status.stop()
+        self._dead_letters.stop()
+        self._orders.stop(FLUSH_S)
+        self._answers.stop(FLUSH_S)
+        self._heartbeat.stop()
+        self._probes.stop()
+
+    def _stall(self) -> None:
+        get_log().critical("loop.stalled")
+        os._exit(ExitCode.STALLED)
+
+    def _fail(self, thread: str, error: BusError) -> None:
+        if not isinstance(error, OffsetOutOfRange):
+            self._inbox.put(Channel.OWNERSHIP, ThreadFailed(thread, error))
+
+    def _connection(self, client: str) -> KafkaConnection:
+        return self._settings.bus.connection(f"batch-former-{self._slot}.{client}")
+
+    def _reader(self, client: str, settings: ReaderSettings = DEFAULT) -> KafkaReader:
+        return KafkaReader(self._connection(client), settings)
+
+    def _producer(self, client: str, settings: ProducerSettings) -> KafkaProducer:
+        return KafkaProducer(self._connection(client), settings)
+
+
+def _batch_id() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,130 @@
+"""What the former measures: its batches, its hops, and what it ended itself."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.delivery.decisions import WriteBatch
+from headrace.domain import DeadLetter, Done, HopsMeasured, Terminal
+from headrace.telemetry import FormerMetrics, ProcessMetrics, get_log
+from headrace.wire import Topics
+
+__all__ = ["Measuring"]
+
+SENT_KEPT_MAX = 10_000
+"""Batches remembered until their done; beyond, the oldest is no longer measured."""
+HOPS_KEPT = 256
+HOPS_MIN = 5
+"""Fewer measured batches say nothing about a percentile."""
+HOPS_QUANTILE = 0.95
+
+
+class Sent(NamedTuple):
+    lane: int
+    sent_us: int
+    predicted_us: int
+
+
+class Hop(NamedTuple):
+    control_us: int
+    response_us: int
+
+
+class Measuring:
+    """Updates metrics once per batch, never per request."""
+
+    def __init__(
+        self, topics: Topics, metrics: FormerMetrics, process: ProcessMetrics
+    ) -> None:
+        self._topics = topics
+        self._metrics = metrics
+        self._process = process
+        self._sent: OrderedDict[str, Sent] = OrderedDict()
+        self._hops: dict[int, deque[Hop]] = {}
+        self._waits: dict[int, deque[int]] = {}
+        self._log = get_log()
+
+    def dispatched(self, lane: int, decision: WriteBatch, now_us: int) -> None:
+        dispatch = decision.dispatch
+        requests = dispatch.requests
+        model, version = requests[0].model, requests[0].version
+        rows = sum(request.rows for request in requests)
+        oldest_us = min(request.arrived_us for request in requests)
+        metrics = self._metrics
+        metrics.batches.labels(model, version, dispatch.reason.value).inc()
+        metrics.batch_rows.labels(model, version).observe(rows)
+        metrics.batch_requests.labels(model, version).observe(len(requests))
+        metrics.batch_wait.labels(model, version).observe((now_us - oldest_us) / 1e6)
+        metrics.padded_rows.labels(model, version).inc(dispatch.padded_rows - rows)
+        for request in requests:
+            if request.attempt > 1 or request.alone:
+                why = "alone" if request.alone else "again"
+                metrics.retries.labels(model, why).inc()
+        self._log.debug(
+            "batch.dispatched",
+            batch=dispatch.batch,
+            lane=lane,
+            slot=dispatch.slot,
+            model=model,
+            version=version,
+            rows=rows,
+            requests=len(requests),
+            reason=dispatch.reason,
+            predicted_us=dispatch.predicted_us,
+        )
+        self._sent[dispatch.batch] = Sent(lane, now_us, dispatch.predicted_us)
+        if len(self._sent) > SENT_KEPT_MAX:
+            self._sent.popitem(last=False)
+
+    def done(self, done: Done, now_us: int) -> None:
+        sent = self._sent.pop(done.batch, None)
+        if sent is None or not done.run_us:
+            return
+        self._metrics.run_overrun.labels(done.model, done.version).observe(
+            done.run_us / max(sent.predicted_us, 1)
+        )
+        inside_us = done.wait_us + done.input_us + done.run_us + done.output_us
+        way_us = max(now_us - sent.sent_us - inside_us, 0) // 2
+        hops = self._hops.setdefault(sent.lane, deque(maxlen=HOPS_KEPT))
+        hops.append(Hop(way_us + done.input_us, way_us + done.output_us))
+
+    def hops(self, lane: int) -> HopsMeasured | None:
+        """The p95 of the lane's last batches; None before there are enough."""
+        hops = self._hops.get(lane, ())
+        if len(hops) < HOPS_MIN:
+            return None
+        place = int(HOPS_QUANTILE * (len(hops) - 1))
+        return HopsMeasured(
+            control_us=sorted(hop.control_us for hop in hops)[place],
+            response_us=sorted(hop.response_us for hop in hops)[place],
+        )
+
+    def requests_read(self, lane: int, appended_us: int, now_us: int) -> None:
+        """Once per batch of records read, with the arrival of its last one."""
+        waits = self._waits.setdefault(lane, deque(maxlen=HOPS_KEPT))
+        waits.append(max(now_us - appended_us, 0))
+
+    def request_us(self, lane: int) -> int:
+        """The p95 from a request's append to the former; 0 before any was read."""
+        waits = sorted(self._waits.get(lane, (0,)))
+        return waits[int(HOPS_QUANTILE * (len(waits) - 1))]
+
+    def refused(self, terminals: Iterable[Terminal]) -> None:
+        counts = Counter(
+            (each.model, each.source.partition, each.reason) for each in terminals
+        )
+        for (model, partition, reason), count in counts.items():
+            _, priority = self._topics.lane_and_priority(partition)
+            labels = model, priority.name.lower(), reason.value
+            self._metrics.refused.labels(*labels).inc(count)
+
+    def dead_letters(self, letters: Iterable[DeadLetter]) -> None:
+        counts = Counter((each.model, each.reason) for each in letters)
+        for (model, reason), count in counts.items():
+            self._metrics.dead_letters.labels(model, reason.value).inc(count)
+
+    def undecodable(self, topic: str) -> None:
+        kind = topic.removeprefix(f"{self._topics.prefix}.").partition(".")[0]
+        self._process.undecodable.labels(kind).inc()

@@ -1,0 +1,248 @@
+"""The thread that is a member of the lane group, and whose commits prove it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Event, Thread
+
+from headrace.broker import (
+    CommitRefused,
+    Committed,
+    Leader,
+    LeaderListener,
+    Reader,
+    TopicPartition,
+)
+from headrace.clock import Clock
+from headrace.delivery.decisions import Commit
+from headrace.delivery.events import (
+    CommitEnded,
+    CommitOutcome,
+    PartitionState,
+    PositionsFetched,
+)
+from headrace.errors import BusError
+from services.batch_former.inbox import Channel, Inbox
+from services.batch_former.messages import (
+    Asked,
+    EndsFound,
+    LanesAssigned,
+    LanesLost,
+    LanesRevoked,
+    Message,
+    ThreadFailed,
+)
+
+__all__ = ["Ownership"]
+
+POLL_S = 0.02
+"""Longest that a question waits for the thread to come back from the group."""
+COMMIT_TIMEOUT_S = 1.0
+FETCH_TIMEOUT_S = 2.0
+ASK_AGAIN_US = 200_000
+FATAL = "_FATAL"
+RELEASE_TIMEOUT_US = 2_500_000
+"""Longest that a revoked lane holds up the group: 500 ms for what flies, 300 ms for
+the producers, 1 s for the commit (``delivery.md`` §6.8), and some for the loop."""
+
+Question = Callable[[Leader], None]
+
+
+def _ignore(_refused: CommitRefused | None) -> None:
+    """Nobody waits for the answer."""
+
+
+class Ownership(LeaderListener):
+    """Serves the group and answers the loop's questions to it, also while the group
+    waits for lanes to be let go."""
+
+    def __init__(self, inbox: Inbox[Message], ranges: Reader, clock: Clock) -> None:
+        self._inbox = inbox
+        self._ranges = ranges
+        self._clock = clock
+        self._questions: SimpleQueue[Question] = SimpleQueue()
+        self._later: deque[tuple[int, Question]] = deque()
+        self._owned: frozenset[int] = frozenset()
+        self._committable: frozenset[int] = frozenset()
+        self._revoking: set[int] = set()
+        self._in_revoke = False
+        self._let_go = Event()
+        self._closing = Event()
+        self._thread: Thread | None = None
+        self._leader: Leader
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The lanes that the group has given us and does not want back."""
+        return self._owned
+
+    def start(self, leader: Leader) -> None:
+        """``leader`` is one that calls this object back."""
+        self._leader = leader
+        self._thread = Thread(target=self._run, name="leader", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def let_go(self, lane: int) -> None:
+        """The loop holds nothing of a revoked lane any more."""
+        self._revoking.discard(lane)
+        if not self._revoking:
+            self._let_go.set()
+
+    def commit(self, lane: int, term: int, commit: Commit) -> None:
+        """Answered by ``Asked(CommitEnded)``."""
+
+        def end(refused: CommitRefused | None) -> None:
+            outcome = (
+                CommitOutcome.ACCEPTED
+                if refused is None
+                else CommitOutcome(refused.value)
+            )
+            self._answer(lane, term, CommitEnded(commit.commit, outcome))
+
+        def ask(leader: Leader) -> None:
+            if lane not in self._committable:
+                end(CommitRefused.NOT_MEMBER)
+                return
+            offsets = {
+                TopicPartition(entry.topic, entry.partition): Committed(
+                    entry.offset, entry.metadata
+                )
+                for entry in commit.entries
+            }
+            try:
+                if self._in_revoke:
+                    # Sent before the group goes on, answered after it: whoever has
+                    # the lane next starts here, or a little before.
+                    leader.commit(offsets, _ignore)
+                    end(CommitRefused.UNAVAILABLE)
+                elif commit.wait:
+                    end(leader.commit_now(offsets, COMMIT_TIMEOUT_S))
+                else:
+                    leader.commit(offsets, end)
+            except BusError as error:
+                if error.code == FATAL:
+                    raise
+                end(CommitRefused.UNAVAILABLE)
+
+        self._questions.put(ask)
+
+    def fetch_positions(
+        self,
+        lane: int,
+        term: int,
+        requests: Callable[[], Sequence[TopicPartition]],
+        completions: TopicPartition,
+    ) -> None:
+        """Answered by ``Asked(PositionsFetched)``; asked again for as long as the
+        lane is ours and Kafka does not answer. ``requests`` may ask Kafka too."""
+
+        def ask(leader: Leader) -> None:
+            if lane not in self._owned:
+                return
+            try:
+                positions = self._positions(leader, requests(), completions)
+            except BusError:
+                self._ask_again(ask)
+                return
+            self._answer(lane, term, positions)
+
+        self._questions.put(ask)
+
+    def find_ends(
+        self,
+        lane: int,
+        term: int,
+        completions: TopicPartition,
+        status: TopicPartition,
+    ) -> None:
+        """Answered by ``EndsFound``."""
+
+        def ask(_leader: Leader) -> None:
+            try:
+                logs = self._ranges.log_ranges([completions, status], FETCH_TIMEOUT_S)
+            except BusError:
+                self._ask_again(ask)
+                return
+            ends = EndsFound(lane, term, logs[completions].end, logs[status].end)
+            self._inbox.put(Channel.OWNERSHIP, ends)
+
+        self._questions.put(ask)
+
+    def on_assign(self, lanes: Sequence[int]) -> None:
+        self._owned |= frozenset(lanes)
+        self._committable = self._owned
+        self._inbox.put(Channel.OWNERSHIP, LanesAssigned(tuple(lanes)))
+
+    def on_revoke(self, lanes: Sequence[int]) -> None:
+        self._owned -= frozenset(lanes)
+        self._revoking = set(lanes)
+        self._let_go.clear()
+        self._inbox.put(Channel.OWNERSHIP, LanesRevoked(tuple(lanes)))
+        self._in_revoke = True
+        self._wait_until_let_go()
+        self._in_revoke = False
+        self._committable = self._owned
+        self._inbox.put(Channel.OWNERSHIP, LanesLost(tuple(lanes)))
+
+    def on_lost(self, lanes: Sequence[int]) -> None:
+        self._owned -= frozenset(lanes)
+        self._committable = self._owned
+        self._inbox.put(Channel.OWNERSHIP, LanesLost(tuple(lanes)))
+
+    def _answer(
+        self, lane: int, term: int, event: CommitEnded | PositionsFetched
+    ) -> None:
+        self._inbox.put(Channel.OWNERSHIP, Asked(lane, term, event))
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._leader.poll(POLL_S)
+                self._answer_questions()
+            self._leader.close()
+        except BaseException as error:  # noqa: BLE001 - the loop ends the process
+            self._inbox.put(Channel.OWNERSHIP, ThreadFailed("leader", error))
+
+    def _wait_until_let_go(self) -> None:
+        until_us = self._clock.now_us() + RELEASE_TIMEOUT_US
+        while not self._let_go.wait(0.005) and self._clock.now_us() < until_us:
+            self._answer_questions()
+
+    def _answer_questions(self) -> None:
+        now_us = self._clock.now_us()
+        while self._later and self._later[0][0] <= now_us:
+            self._later.popleft()[1](self._leader)
+        for _ in range(self._questions.qsize()):
+            self._questions.get()(self._leader)
+
+    def _ask_again(self, question: Question) -> None:
+        self._later.append((self._clock.now_us() + ASK_AGAIN_US, question))
+
+    def _positions(
+        self,
+        leader: Leader,
+        requests: Sequence[TopicPartition],
+        completions: TopicPartition,
+    ) -> PositionsFetched:
+        committed = leader.committed(requests, FETCH_TIMEOUT_S)
+        logs = self._ranges.log_ranges([*requests, completions], FETCH_TIMEOUT_S)
+        states = tuple(
+            PartitionState(
+                topic=partition.topic,
+                partition=partition.partition,
+                log_start=logs[partition].start,
+                log_end=logs[partition].end,
+                committed=committed[partition].offset,
+                metadata=committed[partition].metadata,
+            )
+            for partition in requests
+        )
+        log = logs[completions]
+        return PositionsFetched(states, log.start, log.end)

@@ -1,0 +1,126 @@
+"""What the former says of itself: its heartbeat and its gauges."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator
+
+from headrace.delivery import LaneState
+from headrace.delivery.events import CommitOutcome
+from headrace.domain import HopsMeasured, Priority
+from headrace.lifecycle import Health
+from headrace.telemetry import FormerMetrics, get_log
+from headrace.wire import Heartbeat, LaneLoad, Role, Topics, encode_json
+from services.batch_former.lanes import Lanes, OwnedLane
+from services.batch_former.measuring import Measuring
+
+__all__ = ["Published"]
+
+
+class Published:
+    """The loop refreshes it; the heartbeat's thread reads it."""
+
+    def __init__(  # noqa: PLR0913 - what it is made of
+        self,
+        topics: Topics,
+        measuring: Measuring,
+        metrics: FormerMetrics,
+        health: Health,
+        *,
+        slot: int,
+        former: str,
+        admin: str,
+    ) -> None:
+        self._topics = topics
+        self._measuring = measuring
+        self._metrics = metrics
+        self._health = health
+        self._slot = slot
+        self._former = former
+        self._admin = admin
+        self._host = socket.gethostname()
+        self._pid = os.getpid()
+        self._lanes: tuple[LaneLoad, ...] = ()
+        self._epochs: dict[int, int] = {}
+        self._queued: frozenset[tuple[str, int, str]] = frozenset()
+        self._log = get_log()
+
+    @property
+    def key(self) -> bytes:
+        return f"{Role.BATCH_FORMER}/{self._slot}".encode()
+
+    def heartbeat(self) -> bytes:
+        return encode_json(
+            Heartbeat(
+                role=Role.BATCH_FORMER,
+                slot=self._slot,
+                instance=self._former,
+                state=self._health.state,
+                host=self._host,
+                pid=self._pid,
+                admin=self._admin,
+                lanes=self._lanes,
+            )
+        )
+
+    def committed(self, outcome: CommitOutcome) -> None:
+        self._metrics.commits.labels(outcome.value).inc()
+
+    def refresh(
+        self, lanes: Lanes, now_us: int
+    ) -> Iterator[tuple[OwnedLane, HopsMeasured]]:
+        """Look at every lane anew; the hops that its scheduler should know."""
+        owned_lanes = list(lanes.owned.values())
+        loads = tuple(self._load(owned, now_us) for owned in owned_lanes)
+        self._lanes = loads
+        if any(load.active for load in loads):
+            self._health.met("lane")
+        self._show_queues(loads)
+        for owned, load in zip(owned_lanes, loads, strict=True):
+            self._show_lane(owned, load)
+            hops = self._measuring.hops(owned.lane)
+            if hops is not None:
+                yield owned, hops
+
+    def _load(self, owned: OwnedLane, now_us: int) -> LaneLoad:
+        hops = self._measuring.hops(owned.lane)
+        return LaneLoad(
+            lane=owned.lane,
+            epoch=owned.core.epoch,
+            active=owned.core.state is LaneState.ACTIVE,
+            load=owned.scheduler.load(now_us),
+            request_us=self._measuring.request_us(owned.lane),
+            control_us=hops.control_us if hops else 0,
+            response_us=hops.response_us if hops else 0,
+        )
+
+    def _show_queues(self, loads: tuple[LaneLoad, ...]) -> None:
+        requests = Counter[tuple[str, int, str]]()
+        oldest_us = dict.fromkeys(self._queued, 0)
+        for load in loads:
+            for queue in load.load.queues:
+                labels = queue.model, load.lane, queue.priority.name.lower()
+                requests[labels] += queue.requests
+                oldest_us[labels] = max(oldest_us.get(labels, 0), queue.oldest_us)
+        for labels, age_us in oldest_us.items():
+            self._metrics.queued.labels(*labels).set(requests[labels])
+            self._metrics.oldest.labels(*labels).set(age_us / 1e6)
+        self._queued = frozenset(requests)
+
+    def _show_lane(self, owned: OwnedLane, load: LaneLoad) -> None:
+        metrics, lane = self._metrics, owned.lane
+        unsettled = dict.fromkeys(Priority, 0)
+        for (_, partition), count in owned.core.unsettled().items():
+            unsettled[self._topics.lane_and_priority(partition)[1]] += count
+        for priority, count in unsettled.items():
+            metrics.unsettled.labels(lane, priority.name.lower()).set(count)
+        metrics.hops.labels(lane, "request").set(load.request_us / 1e6)
+        metrics.hops.labels(lane, "control").set(load.control_us / 1e6)
+        metrics.hops.labels(lane, "response").set(load.response_us / 1e6)
+        if load.active and self._epochs.get(lane) != load.epoch:
+            self._epochs[lane] = load.epoch
+            metrics.takeovers.labels(lane).inc()
+            metrics.epoch.labels(lane).set(load.epoch)
+            self._log.info("lane.active", lane=lane, epoch=load.epoch)
