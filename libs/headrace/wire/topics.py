@@ -86,6 +86,11 @@ class Topics(NamedTuple):
         """The consumer group of the pool's lane leaders."""
         return f"{self.prefix}.lanes.{self.pool}"
 
+    def is_results_topic(self, topic: str) -> bool:
+        """Whether replies to it are kept for whoever asks later, instead of going to
+        an ingress that waits."""
+        return topic.startswith(f"{self.prefix}.results.")
+
     def is_reply_topic(self, topic: str) -> bool:
         """Whether a request may name it as its reply address."""
         return topic.startswith((f"{self.prefix}.replies.", f"{self.prefix}.results."))

@@ -1,0 +1,278 @@
+"""The runs of a request: when it is handed to the scheduler, and what follows from
+the end of a run.
+
+A failed attempt counts unless nothing was tried: a batch that came too late, or that
+never reached a worker's hands, is no attempt, and neither is the failure of a batch as
+a whole, which says nothing about any one member. After that each member runs alone
+once, so that its second failure is its own.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import msgspec
+
+from headrace.delivery.ledger import Entry, EntryState, Ledger
+from headrace.delivery.limits import LaneLimits
+from headrace.delivery.verdicts import Verdicts
+from headrace.domain import (
+    Arrived,
+    DoneMember,
+    MemberStatus,
+    Priority,
+    Reason,
+    Refuse,
+    Scheduler,
+    SchedulerDecision,
+    ServedVersion,
+    Source,
+    VersionChanged,
+    Withdrawn,
+)
+from headrace.domain import Event as SchedulerEvent
+
+__all__ = ["Attempts"]
+
+LATE = "late"
+WHOLE_BATCH = frozenset({"model_error", "oom"})
+"""Reasons that a worker can give for the whole batch alone."""
+
+
+class Attempts:
+    """Moves entries between QUEUED and FLYING and into their verdicts.
+
+    What the scheduler decides on the way is kept in ``decided`` for the lane: it may
+    be told something in the middle of another change.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        ledger: Ledger,
+        verdicts: Verdicts,
+        limits: LaneLimits,
+    ) -> None:
+        self._scheduler = scheduler
+        self._ledger = ledger
+        self._verdicts = verdicts
+        self._limits = limits
+        self._is_open = False
+        self._served: dict[tuple[str, str], ServedVersion] | None = None
+        self._backing_off: list[tuple[int, int, Entry]] = []
+        self._backoffs = 0
+        self.decided: list[SchedulerDecision] = []
+
+    def tell(self, event: SchedulerEvent, now_us: int) -> None:
+        self.decided += self._scheduler.handle(event, now_us)
+
+    def open(self, now_us: int) -> None:
+        """The lane is ACTIVE: hand over what is queued."""
+        self._is_open = True
+        for entry in list(self._ledger.entries()):
+            if entry.state is EntryState.QUEUED:
+                self.enqueue(entry, now_us)
+
+    def close(self, now_us: int) -> None:
+        """The lane is left: the scheduler forgets its requests, not what it learned."""
+        if self._is_open:
+            self._is_open = False
+            for entry in self._ledger.entries():
+                if entry.state is EntryState.QUEUED:
+                    self.tell(Withdrawn(entry.request.key), now_us)
+            self.decided.clear()
+
+    def served(self, model: str, version: str) -> ServedVersion | None:
+        return self._served.get((model, version)) if self._served else None
+
+    def versions_changed(self, served: tuple[ServedVersion, ...], now_us: int) -> None:
+        """The versions of the pool, whole. What is queued for one that no slot has any
+        more is refused: no worker will ever run it."""
+        before = self._served or {}
+        self._served = {(each.model, each.version): each for each in served}
+        for each in served:
+            if each != before.get((each.model, each.version)):
+                self.tell(VersionChanged(each), now_us)
+        gone = before.keys() - self._served.keys()
+        for name in gone:
+            none: frozenset[int] = frozenset()
+            left = msgspec.structs.replace(
+                before[name], ready_slots=none, unloading_slots=none
+            )
+            self.tell(VersionChanged(left), now_us)
+        if gone and self._is_open:
+            for entry in list(self._ledger.entries()):
+                request = entry.request
+                if (request.model, request.version) in gone:
+                    self._refuse_gone(entry, now_us)
+
+    def enqueue(self, entry: Entry, now_us: int) -> None:
+        """Let the scheduler have a queued entry, once the lane is ACTIVE."""
+        if not self._is_open:
+            return
+        request = entry.request
+        if entry.is_overdue:
+            expired = Refuse(request, Reason.EXPIRED, "its deadline passed in the log")
+            self._verdicts.refuse(entry, expired, now_us)
+        elif self._served is not None and (
+            (request.model, request.version) not in self._served
+        ):
+            self._refuse(entry, now_us)
+        else:
+            self.tell(Arrived(request), now_us)
+
+    def fly(self, entry: Entry, batch: str, now_us: int) -> None:
+        """The entry rides in ``batch``, which may be a predecessor's."""
+        if entry.state is EntryState.QUEUED and entry.first_flight_us is None:
+            entry.first_flight_us = now_us
+        entry.state = EntryState.FLYING
+        entry.batch = batch
+
+    def settle(self, entry: Entry, done_offset: int, now_us: int) -> None:
+        """A worker has written its success, whatever we thought of it."""
+        if entry.state is EntryState.QUEUED and self._is_open:
+            self.tell(Withdrawn(entry.request.key), now_us)
+        self._ledger.settle(entry, done_offset)
+
+    def settle_at(self, source: Source, done_offset: int, now_us: int) -> None:
+        """The completions say that the request at ``source`` has its evidence; it may
+        be settled already, or not read yet."""
+        entry = self._ledger.at(source)
+        if entry is None:
+            self._ledger.settle_ahead(source, done_offset)
+        else:
+            self.settle(entry, done_offset, now_us)
+
+    def forget(self, entry: Entry, now_us: int) -> None:
+        """Its record is gone from the log, and from the ledger."""
+        if entry.state is EntryState.QUEUED and self._is_open:
+            self.tell(Withdrawn(entry.request.key), now_us)
+        entry.state = EntryState.SETTLED
+
+    def run_failed(
+        self, entry: Entry, member: DoneMember, slot: int, now_us: int
+    ) -> None:
+        """The batch that it flies in is done, without a result for it."""
+        request = entry.request
+        if member.status is MemberStatus.FINAL:
+            self._verdicts.fail(entry, _reason(member.reason), member.text)
+        elif member.status is MemberStatus.RETRY and member.reason == LATE:
+            self.retry(entry, now_us, is_counted=False)
+        elif member.status is MemberStatus.RETRY and member.reason in WHOLE_BATCH:
+            if not request.alone:
+                self.retry(entry, now_us, is_counted=False, alone=True)
+            elif member.reason == Reason.MODEL_ERROR:
+                self._verdicts.fail(entry, Reason.MODEL_ERROR, member.text)
+            else:
+                self.retry(entry, now_us, avoid=slot, why=member.text)
+        else:
+            avoid = None if member.status is MemberStatus.UNACKED else slot
+            self.retry(entry, now_us, avoid=avoid, why=member.text)
+
+    def retry(
+        self,
+        entry: Entry,
+        now_us: int,
+        *,
+        is_counted: bool = True,
+        alone: bool = False,
+        avoid: int | None = None,
+        why: str = "its worker was lost",
+    ) -> None:
+        """A flying entry gets another attempt, or its verdict.
+
+        Whether the time left is enough for one is the scheduler's to say, which
+        refuses what cannot make its deadline.
+        """
+        assert entry.state is EntryState.FLYING
+        request = entry.request
+        bulk = request.priority is Priority.BULK
+        attempt = request.attempt + is_counted
+        if attempt > self._limits.attempts_max(bulk=bulk):
+            text = f"{request.attempt} attempts failed, the last one because {why}"
+            self._verdicts.fail(entry, Reason.ATTEMPTS_EXHAUSTED, text)
+            return
+        entry.request = msgspec.structs.replace(
+            request,
+            attempt=attempt,
+            alone=alone or request.alone or entry.suspect,
+            avoid=avoid,
+        )
+        self.put_back(entry)
+        if bulk and is_counted:
+            self._back_off(entry, now_us)
+        else:
+            self.enqueue(entry, now_us)
+
+    def put_back(self, entry: Entry) -> None:
+        entry.state = EntryState.QUEUED
+        entry.batch = ""
+
+    def crashed(self, entry: Entry, now_us: int) -> None:
+        """The worker that had it on board ended by a signal of its own making: from
+        now on it runs alone, so that a killer fails alone."""
+        entry.suspect = True
+        if entry.state is EntryState.QUEUED and not entry.request.alone:
+            entry.request = msgspec.structs.replace(entry.request, alone=True)
+            if self._is_open and not self._is_backing_off(entry):
+                self.tell(Withdrawn(entry.request.key), now_us)
+                self.enqueue(entry, now_us)
+
+    def end_backoffs(self, now_us: int) -> None:
+        while self._backing_off and self._backing_off[0][0] <= now_us:
+            entry = heappop(self._backing_off)[2]
+            if entry.state is EntryState.QUEUED:
+                self.enqueue(entry, now_us)
+
+    def give_up_old(self, now_us: int) -> None:
+        """D19, asked at each full commit."""
+        first_us = now_us - self._limits.flying_max_us
+        for entry in list(self._ledger.entries()):
+            flown_us = entry.first_flight_us
+            if flown_us is None or flown_us > first_us:
+                continue
+            if entry.state is EntryState.FLYING:
+                text = (
+                    f"without a result {self._limits.flying_max_us} us after its start"
+                )
+                self._verdicts.fail(entry, Reason.ATTEMPTS_EXHAUSTED, text)
+
+    def wakeup_at_us(self) -> int | None:
+        instants = [self._backing_off[0][0]] if self._backing_off else []
+        scheduler_us = self._scheduler.wakeup_at_us()
+        if self._is_open and scheduler_us is not None:
+            instants.append(scheduler_us)
+        return min(instants, default=None)
+
+    def scheduler_is_due(self, now_us: int) -> bool:
+        wakeup_us = self._scheduler.wakeup_at_us()
+        return self._is_open and wakeup_us is not None and wakeup_us <= now_us
+
+    def _back_off(self, entry: Entry, now_us: int) -> None:
+        retries = entry.request.attempt - 1
+        wait_us = min(self._limits.backoff_us << retries, self._limits.backoff_max_us)
+        self._backoffs += 1
+        heappush(self._backing_off, (now_us + wait_us, self._backoffs, entry))
+
+    def _is_backing_off(self, entry: Entry) -> bool:
+        return any(waiting is entry for _, _, waiting in self._backing_off)
+
+    def _refuse_gone(self, entry: Entry, now_us: int) -> None:
+        if entry.state is EntryState.QUEUED:
+            self.tell(Withdrawn(entry.request.key), now_us)
+            self._refuse(entry, now_us)
+
+    def _refuse(self, entry: Entry, now_us: int) -> None:
+        request = entry.request
+        text = f"no worker has version {request.version} of model {request.model}"
+        refuse = Refuse(request, Reason.MODEL_UNAVAILABLE, text)
+        self._verdicts.refuse(entry, refuse, now_us)
+
+
+def _reason(text: str) -> Reason:
+    """A worker's reason as one of the closed set; it may be of a newer version."""
+    try:
+        return Reason(text)
+    except ValueError:
+        return Reason.MODEL_ERROR

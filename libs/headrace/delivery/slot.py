@@ -1,0 +1,56 @@
+"""One worker slot of a lane and the batches that it holds."""
+
+from __future__ import annotations
+
+from headrace.delivery.ledger import Entry
+from headrace.domain import SlotChanged
+
+__all__ = ["UNKNOWN", "Flight", "Slot"]
+
+DONE_KEPT = 64
+"""Batches of a process whose done is read, remembered for reports that were written
+while the worker did not know yet that its done had landed."""
+
+UNKNOWN = -1
+"""The incarnation of a slot of which nothing is read; offsets are larger."""
+
+
+class Flight:
+    """A batch that a slot holds, as far as we know."""
+
+    __slots__ = ("batch", "is_lapsed", "lease_at_us", "members", "p99_us")
+
+    def __init__(self, batch: str, members: list[Entry], p99_us: int) -> None:
+        self.batch = batch
+        self.members = members
+        self.p99_us = p99_us
+        self.lease_at_us = 0
+        self.is_lapsed = False
+
+
+class Slot:
+    """One slot: ASKED(k) or, when ``is_usable``, USABLE."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.incarnation = UNKNOWN
+        self.is_usable = False
+        self.must_ask = False
+        """A sync is to be written."""
+
+        self.k = 0
+        self.asked_at_us = 0
+        self.held: dict[str, Flight] = {}
+        self.done: dict[str, None] = {}
+        self.is_draining = False
+        self.has_left = False
+        """No process is there, by its own word or since it serves another lane."""
+
+        self.was_heard = False
+        self.told = SlotChanged(number, 0, ())
+        """What the scheduler was told last."""
+
+    def remember_done(self, batch: str) -> None:
+        self.done[batch] = None
+        if len(self.done) > DONE_KEPT:
+            del self.done[next(iter(self.done))]

@@ -1,0 +1,428 @@
+"""The worker slots of a lane: what each holds, and whether it may be sent more.
+
+Nothing is counted. ``held`` is the set of batches that a slot's process has or is about
+to get; a credit is free where there are fewer than ``cap``. Only a ``done`` takes a
+batch out; where one may have been lost, nothing more is sent until the slot has been
+asked (sync) and has said what it holds (report).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.delivery.attempts import Attempts
+from headrace.delivery.decisions import WriteBatch, WriteSync
+from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
+from headrace.delivery.ledger import Entry, EntryState, Ledger
+from headrace.delivery.limits import LaneLimits
+from headrace.delivery.outbox import Outbox
+from headrace.delivery.roster import Roster
+from headrace.delivery.slot import UNKNOWN, Flight, Slot
+from headrace.domain import (
+    BatchEnded,
+    Dispatch,
+    Done,
+    HeldBatch,
+    MemberStatus,
+    Reported,
+    SlotChanged,
+    Source,
+)
+
+__all__ = ["Slots"]
+
+
+class Slots:
+    """All slots of a lane. Its methods are the facts that completions tell, and what
+    time does to leases."""
+
+    def __init__(  # noqa: PLR0913 - what a slot's fate touches
+        self,
+        numbers: Iterable[int],
+        *,
+        lane: int,
+        limits: LaneLimits,
+        roster: Roster[tuple[int, int]],
+        leases: LeaseWatch,
+        ledger: Ledger,
+        attempts: Attempts,
+        out: Outbox,
+    ) -> None:
+        self._slots = {number: Slot(number) for number in numbers}
+        self._lane = lane
+        self._limits = limits
+        self._roster = roster
+        self._leases = leases
+        self._ledger = ledger
+        self._attempts = attempts
+        self._out = out
+        self._leases_stand = False
+        self.is_scanning = False
+        """Completions from before our syncs are being read: the processes that they
+        name have those syncs ahead of them and need no other."""
+
+        self._syncs: dict[int, tuple[Slot, int]] = {}
+        self._batches: dict[int, tuple[Slot, str]] = {}
+
+    # -- what completions tell; offsets are those of the lane's completions
+
+    def joined(
+        self, number: int, incarnation: int, previous_exit: str, now_us: int
+    ) -> None:
+        slot = self._slots.get(number)
+        if slot is not None and incarnation > slot.incarnation:
+            self._replace(slot, incarnation, now_us, crashed=_crashed(previous_exit))
+            self._ask_newcomer(slot, now_us)
+
+    def reported(self, report: Reported, epoch: int, former: str, now_us: int) -> None:
+        slot = self._slots.get(report.slot)
+        if slot is None or report.incarnation < slot.incarnation:
+            return
+        is_new = report.incarnation > slot.incarnation
+        if is_new:
+            self._replace(slot, report.incarnation, now_us)
+        slot.is_draining = report.draining
+        if (report.epoch, report.former, report.k) != (epoch, former, slot.k):
+            if is_new:
+                self._ask_newcomer(slot, now_us)
+            return
+        # A draining worker reports unasked, with the k of the last sync. What is on
+        # its way to a usable slot is in no report, so that one is not counted.
+        if not slot.is_usable:
+            slot.is_usable = True
+            slot.must_ask = False
+            self._count(slot, report.held, now_us)
+
+    def done(self, done: Done, offset: int, now_us: int) -> None:
+        slot = self._slots.get(done.slot)
+        if slot is not None and done.incarnation > slot.incarnation:
+            self._replace(slot, done.incarnation, now_us)
+            self._ask_newcomer(slot, now_us)
+        counts = slot is not None and done.incarnation == slot.incarnation
+        if slot is not None and counts:
+            slot.remember_done(done.batch)
+            if slot.held.pop(done.batch, None) is not None:
+                run_us = done.run_us or None
+                self._attempts.tell(BatchEnded(done.batch, done.slot, run_us), now_us)
+        for member in done.members:
+            if member.status is MemberStatus.OK:
+                self._attempts.settle_at(member.source, offset, now_us)
+                continue
+            entry = self._ledger.at(member.source)
+            if counts and entry is not None and entry.flies_in(done.batch):
+                self._attempts.run_failed(entry, member, done.slot, now_us)
+
+    def left(self, number: int, incarnation: int, now_us: int) -> None:
+        """The process finished what it had taken and is gone; also when it refused
+        our lane as not its own."""
+        slot = self._slots.get(number)
+        if slot is None or incarnation < slot.incarnation:
+            return
+        if incarnation > slot.incarnation:
+            self._replace(slot, incarnation, now_us)
+        slot.is_usable = slot.must_ask = False
+        slot.has_left = True
+        # What it did not take it has not tried.
+        self._lose_all(slot, now_us, is_counted=False)
+
+    def refused_cap(self, number: int, incarnation: int, now_us: int) -> None:
+        """The worker holds more than we believed: ask what."""
+        slot = self._slots.get(number)
+        if slot is not None and incarnation == slot.incarnation:
+            self.ask(slot, now_us)
+
+    # -- asking
+
+    def ask_all(self, now_us: int) -> None:
+        for slot in self._slots.values():
+            self.ask(slot, now_us)
+
+    def ask(self, slot: Slot, now_us: int) -> None:
+        """ASKED: nothing is sent to the slot until it has answered a new sync."""
+        slot.is_usable = False
+        slot.must_ask = not slot.has_left
+        slot.asked_at_us = now_us
+
+    def flush(self, epoch: int, now_us: int) -> None:
+        """Write the syncs that are due."""
+        for slot in self._slots.values():
+            if slot.must_ask:
+                slot.must_ask = False
+                slot.k += 1
+                slot.asked_at_us = now_us
+                number = self._out.number()
+                self._syncs[number] = (slot, slot.k)
+                sync = WriteSync(number, self._lane, slot.number, epoch, slot.k)
+                self._out.put(sync)
+
+    def write_ended(self, write: int, offset: int | None, now_us: int) -> None:
+        """A sync that was not acked is asked again. A batch that was not acked may be
+        there or not: the next sync of the same producer lies behind it if it is, so
+        the answer is certain (A3)."""
+        sync = self._syncs.pop(write, None)
+        if sync is not None and offset is None:
+            slot, k = sync
+            if k == slot.k and not slot.is_usable:
+                self.ask(slot, now_us)
+        sent = self._batches.pop(write, None)
+        if sent is not None and offset is None:
+            slot, batch = sent
+            if batch in slot.held:
+                self.ask(slot, now_us)
+
+    def have_reported(self) -> bool:
+        """T9: whether every slot that is heard has said what it holds."""
+        return all(
+            slot.is_usable
+            or slot.has_left
+            or not self._roster.heard_within(
+                (slot.number, UNKNOWN), self._limits.silent_us
+            )
+            for slot in self._slots.values()
+        )
+
+    # -- dispatch
+
+    def dispatch(self, dispatch: Dispatch, epoch: int, now_us: int) -> bool:
+        """Send the batch; False: the slot cannot take it (any more)."""
+        slot = self._slots.get(dispatch.slot)
+        if slot is None or self._credits_free(slot) == 0:
+            return False
+        members = [
+            entry
+            for request in dispatch.requests
+            if (entry := self._ledger.by_key(request.key)) is not None
+            and entry.state is EntryState.QUEUED
+        ]
+        if len(members) < len(dispatch.requests):
+            # A policy that decides in the middle of a change names what it settled.
+            requests = tuple(entry.request for entry in members)
+            dispatch = msgspec.structs.replace(dispatch, requests=requests)
+        if not members:
+            self._attempts.tell(BatchEnded(dispatch.batch, slot.number, None), now_us)
+            return True
+        for entry in members:
+            self._attempts.fly(entry, dispatch.batch, now_us)
+        p99_us = dispatch.predicted_p99_us or self._limits.run_unknown_us
+        flight = Flight(dispatch.batch, members, p99_us)
+        slot.held[dispatch.batch] = flight
+        lease = self._lease(slot)
+        flight.lease_at_us = now_us + lease
+        number = self._out.number()
+        self._batches[number] = (slot, dispatch.batch)
+        self._out.put(
+            WriteBatch(number, self._lane, epoch, slot.incarnation, lease, dispatch)
+        )
+        return True
+
+    def tell_scheduler(self, now_us: int) -> None:
+        """Say what may be sent where, as far as it has changed."""
+        for slot in self._slots.values():
+            level = SlotChanged(slot.number, self._credits_free(slot), tuple(slot.held))
+            if level != slot.told:
+                slot.told = level
+                self._attempts.tell(level, now_us)
+
+    def tell_again(self, number: int, now_us: int) -> None:
+        """The scheduler believes what is not so."""
+        slot = self._slots.get(number)
+        if slot is not None:
+            self._attempts.tell(slot.told, now_us)
+
+    def close(self, now_us: int) -> None:
+        """Nothing may be sent any more."""
+        for slot in self._slots.values():
+            slot.is_usable = False
+        self.tell_scheduler(now_us)
+
+    @property
+    def has_flying(self) -> bool:
+        return any(
+            entry.flies_in(flight.batch)
+            for slot in self._slots.values()
+            for flight in slot.held.values()
+            for entry in flight.members
+        )
+
+    def holds(self, batch: str) -> Flight | None:
+        for slot in self._slots.values():
+            if batch in slot.held:
+                return slot.held[batch]
+        return None
+
+    def adopt(self, entry: Entry, batch: str, now_us: int) -> bool:
+        """A request just read flies in a predecessor's batch, if a slot still has
+        it."""
+        flight = self.holds(batch)
+        if flight is None:
+            return False
+        self._attempts.fly(entry, batch, now_us)
+        flight.members.append(entry)
+        return True
+
+    # -- time
+
+    def own_heartbeat_read(self, now_us: int) -> None:
+        """D4."""
+        extended_us = self._leases.heard(now_us)
+        self._leases_stand = False
+        if extended_us:
+            for slot in self._slots.values():
+                for flight in slot.held.values():
+                    flight.lease_at_us += extended_us
+
+    def on_time(self, now_us: int) -> None:
+        """Leases, silence, and questions without an answer."""
+        leases_run = self._leases.runs(now_us)
+        for slot in self._slots.values():
+            is_heard = self._is_heard(slot)
+            if slot.was_heard and not is_heard:
+                self._lapse(slot, list(slot.held.values()), now_us)
+            elif is_heard and not slot.was_heard and not slot.is_usable:
+                slot.asked_at_us = now_us
+            slot.was_heard = is_heard
+            lapsed = [
+                flight
+                for flight in slot.held.values()
+                if not flight.is_lapsed and now_us >= flight.lease_at_us
+            ]
+            if lapsed and leases_run:
+                self._lapse(slot, lapsed, now_us)
+            self._leases_stand |= bool(lapsed) and not leases_run
+            if self._ask_again_at_us(slot) <= now_us:
+                self.ask(slot, now_us)
+
+    def wakeup_at_us(self) -> int | None:
+        instants = []
+        for slot in self._slots.values():
+            if slot.must_ask:
+                return 0
+            if not self._leases_stand:
+                instants += [
+                    flight.lease_at_us
+                    for flight in slot.held.values()
+                    if not flight.is_lapsed
+                ]
+            if slot.was_heard and not slot.is_usable and not slot.has_left:
+                instants.append(self._ask_again_at_us(slot))
+        return min(instants, default=None)
+
+    # -- inside
+
+    def _ask_newcomer(self, slot: Slot, now_us: int) -> None:
+        if not self.is_scanning:
+            self.ask(slot, now_us)
+
+    def _ask_again_at_us(self, slot: Slot) -> int:
+        if not slot.was_heard or slot.is_usable or slot.has_left or slot.must_ask:
+            return NEVER_US
+        return slot.asked_at_us + self._limits.ask_again_us
+
+    def _is_heard(self, slot: Slot) -> bool:
+        key = (slot.number, slot.incarnation)
+        return self._roster.heard_within(key, self._limits.silent_us)
+
+    def _credits_free(self, slot: Slot) -> int:
+        if not slot.is_usable or slot.is_draining or not self._is_heard(slot):
+            return 0
+        return max(0, self._limits.cap - len(slot.held))
+
+    def _replace(
+        self, slot: Slot, incarnation: int, now_us: int, *, crashed: bool = False
+    ) -> None:
+        """The slot has a new process, and what the old one held is lost."""
+        slot.incarnation = incarnation
+        slot.is_usable = slot.is_draining = slot.has_left = False
+        slot.was_heard = False
+        slot.done.clear()
+        members = [entry for flight in slot.held.values() for entry in flight.members]
+        if crashed:
+            for entry in members:
+                self._attempts.crashed(entry, now_us)
+        self._lose_all(slot, now_us)
+
+    def _lose_all(self, slot: Slot, now_us: int, *, is_counted: bool = True) -> None:
+        held, slot.held = slot.held, {}
+        for flight in held.values():
+            self._lose(slot, flight, now_us, is_counted=is_counted)
+
+    def _lose(
+        self, slot: Slot, flight: Flight, now_us: int, *, is_counted: bool = True
+    ) -> None:
+        """The batch is no longer there."""
+        self._attempts.tell(BatchEnded(flight.batch, slot.number, None), now_us)
+        self._retry(slot, flight, now_us, is_counted=is_counted)
+
+    def _retry(
+        self, slot: Slot, flight: Flight, now_us: int, *, is_counted: bool = True
+    ) -> None:
+        for entry in flight.members:
+            if entry.flies_in(flight.batch):
+                self._attempts.retry(
+                    entry, now_us, is_counted=is_counted, avoid=slot.number
+                )
+
+    def _lapse(self, slot: Slot, flights: list[Flight], now_us: int) -> None:
+        """The members are tried elsewhere; the credit stays taken until the slot has
+        said what it holds: it may be frozen with the batch in its hands."""
+        for flight in flights:
+            flight.is_lapsed = True
+            self._retry(slot, flight, now_us)
+        self.ask(slot, now_us)
+
+    def _count(self, slot: Slot, reported: tuple[HeldBatch, ...], now_us: int) -> None:
+        """Believe the report: what it does not name is gone, and what it names beyond
+        our own is a predecessor's and adopted."""
+        before, slot.held = slot.held, {}
+        for held in reported:
+            flight = before.pop(held.batch, None)
+            if flight is None and held.batch in slot.done:
+                continue
+            if flight is None:
+                flight = self._adopted(held, now_us)
+            slot.held[held.batch] = flight
+            if flight.is_lapsed:
+                flight.is_lapsed = False
+                flight.lease_at_us = now_us + self._lease(slot)
+        for flight in before.values():
+            self._lose(slot, flight, now_us)
+
+    def _adopted(self, held: HeldBatch, now_us: int) -> Flight:
+        members = []
+        for source in held.members:
+            entry = self._ledger.at(Source(*source))
+            if entry is None:
+                self._ledger.aloft(source, held.batch)
+            elif entry.state is EntryState.QUEUED and entry.first_flight_us is None:
+                self._attempts.fly(entry, held.batch, now_us)
+                members.append(entry)
+        p99_us = self._limits.run_unknown_us
+        if members:
+            request = members[0].request
+            served = self._attempts.served(request.model, request.version)
+            rows = sum(entry.request.rows for entry in members)
+            if served is not None and len(members) < len(held.members):
+                rows = served.max_batch
+            p99_us = announced_p99_us(served, rows, self._limits)
+        flight = Flight(held.batch, members, p99_us)
+        flight.is_lapsed = True  # its lease begins now
+        return flight
+
+    def _lease(self, slot: Slot) -> int:
+        """The lease of the batch that lies last in the slot."""
+        return lease_us((each.p99_us for each in slot.held.values()), self._limits)
+
+
+NEVER_US = 1 << 62
+
+
+def _crashed(previous_exit: str) -> bool:
+    """Whether a process ended by a signal that nobody sent it."""
+    return previous_exit.startswith("signal:") and previous_exit.upper() not in {
+        "SIGNAL:KILL",
+        "SIGNAL:TERM",
+        "SIGNAL:SIGKILL",
+        "SIGNAL:SIGTERM",
+    }
