@@ -1,0 +1,128 @@
+"""What this slot says of its versions in ``control.models``, until the log has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headrace.broker import Delivery, Producer, Record
+from headrace.domain import ModelState
+from headrace.errors import BusError, UndecodableRecord
+from headrace.repository import VersionKey
+from headrace.telemetry import Log
+from headrace.wire import (
+    JSON_HEADERS,
+    Announcement,
+    announcement_key,
+    decode_json,
+    encode_json,
+    parse_announcement_key,
+)
+
+__all__ = ["Announcements", "Announcer"]
+
+
+class Announcer:
+    """Writes announcements and tombstones; what is not acked is written again."""
+
+    def __init__(self, producer: Producer, topic: str, slot: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._slot = slot
+        self._lock = threading.Lock()
+        self._unacked: dict[bytes, bytes | None] = {}
+
+    def say(self, key: VersionKey, announcement: Announcement | None) -> None:
+        """None: the version left this slot for good."""
+        value = None if announcement is None else encode_json(announcement)
+        record_key = announcement_key(key.model, key.version, self._slot)
+        with self._lock:
+            self._unacked[record_key] = value
+            self._produce(record_key, value)
+
+    def repeat(self) -> None:
+        """Write again what failed; call it now and then."""
+        with self._lock:
+            for key, value in self._unacked.items():
+                self._produce(key, value)
+
+    @property
+    def all_acked(self) -> bool:
+        return not self._unacked
+
+    def _produce(self, key: bytes, value: bytes | None) -> None:
+        def end(delivery: Delivery) -> None:
+            with self._lock:
+                is_latest = self._unacked.get(key, b"") == value
+                if delivery.error is None and is_latest:
+                    self._unacked.pop(key, None)
+
+        try:
+            self._producer.produce(
+                self._topic, 0, value, key=key, headers=JSON_HEADERS, on_delivery=end
+            )
+        except BusError:
+            return  # it stays unacked
+
+
+class Announcements:
+    """What all slots say, as far as ``control.models`` is read."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._by_key: dict[tuple[VersionKey, int], Announcement] = {}
+
+    def take(self, records: list[Record]) -> None:
+        """In the order of the log; runs on the table's thread."""
+        for record in records:
+            try:
+                model, version, slot = parse_announcement_key(record.key)
+                said = (
+                    None if record.value is None else decode_json(Announcement, record)
+                )
+            except UndecodableRecord as error:
+                self._log.error(
+                    "record.undecodable",
+                    topic=record.topic,
+                    offset=record.offset,
+                    text=str(error),
+                )
+                continue
+            place = (VersionKey(model, version), slot)
+            with self._lock:
+                if said is None:
+                    self._by_key.pop(place, None)
+                else:
+                    self._by_key[place] = said
+
+    def of_slot(self, slot: int) -> dict[VersionKey, Announcement]:
+        with self._lock:
+            return {key: said for (key, of), said in self._by_key.items() if of == slot}
+
+    def loaded_before(self) -> dict[VersionKey, set[str]]:
+        """The files, by their sum, with which some slot is or was ready."""
+        files: dict[VersionKey, set[str]] = {}
+        with self._lock:
+            for (key, _), said in self._by_key.items():
+                if said.sha256 and said.state is not ModelState.REFUSED:
+                    files.setdefault(key, set()).add(said.sha256)
+        return files
+
+    def other_files(
+        self, key: VersionKey, sha256: str, slot: int, heard: Callable[[int], bool]
+    ) -> Announcement | None:
+        """Another slot that lives and serves other files under this number."""
+        with self._lock:
+            return next(
+                (
+                    said
+                    for (of, other), said in self._by_key.items()
+                    if of == key
+                    and other != slot
+                    and said.state is ModelState.READY
+                    and said.sha256 != sha256
+                    and heard(other)
+                ),
+                None,
+            )

@@ -1,0 +1,154 @@
+"""A batch on its way through the worker: arrays in, a run, each member's part out."""
+
+from __future__ import annotations
+
+from headrace.delivery.worker_events import ALL_OK, Outcome
+from headrace.domain import MemberStatus, Reason
+from headrace.errors import RequestError
+from headrace.runtime import (
+    Array,
+    BatchInput,
+    BatchOutput,
+    FailureKind,
+    Layout,
+    MemberFault,
+    Misfit,
+    RunFailed,
+    Session,
+    assemble,
+    share_out,
+)
+from headrace.wire import Batch
+
+__all__ = ["Job", "Runnable"]
+
+OUT_OF_MEMORY = "oom"
+RUN_LIMIT = "run_limit"
+
+
+class Runnable:
+    """A version in memory, as the fetch and run threads use it."""
+
+    def __init__(self, session: Session, layout: Layout) -> None:
+        self.session = session
+        self.layout = layout
+        self.used_us = 0
+        """When a batch for it last came."""
+
+
+class Job:
+    """A batch and what is known of it so far. One thread has it at a time: fetch,
+    then run, then reply."""
+
+    def __init__(self, batch: Batch, runnable: Runnable | None, read_us: int) -> None:
+        self.batch = batch
+        self.runnable = runnable
+        self.read_us = read_us
+        self.inputs: dict[str, Array] = {}
+        self.outputs: list[BatchOutput] = []
+        self.outcomes: tuple[Outcome, ...] = ()
+        """One for all members or one each; empty while nothing is known."""
+
+        self.wait_us = self.input_us = self.run_us = self.output_us = 0
+
+    @property
+    def members(self) -> int:
+        return len(self.batch.ids)
+
+    def lay_out(self) -> None:
+        """Make the arrays of the run, or know why there will be none."""
+        if self.runnable is None:
+            text = f"model {self.batch.model} version {self.batch.version} is not here"
+            self.outcomes = (
+                Outcome(MemberStatus.RETRY, Reason.MODEL_UNAVAILABLE, text),
+            )
+            return
+        tensors = [
+            BatchInput(each.name, each.datatype, each.shape, each.data)
+            for each in self.batch.tensors
+        ]
+        try:
+            self.inputs = assemble(
+                self.runnable.layout, tensors, self.batch.rows, self.batch.lengths
+            )
+        except MemberFault as fault:
+            self._single_out(fault.member, str(fault))
+        except RequestError as error:
+            self._fail(Reason.POISON, str(error))
+
+    def run(self) -> None:
+        """Run on the session. Afterwards ``outcomes`` is known."""
+        assert self.runnable is not None
+        try:
+            self._arrays = self.runnable.session.run(self.inputs)
+        except RunFailed as failed:
+            self._run_failed(failed)
+        self.inputs = {}
+
+    def share_out(self, payload_bytes_max: int) -> None:
+        """Cut the run's outputs into the members' parts."""
+        if self.outcomes:
+            return
+        assert self.runnable is not None
+        try:
+            self.outputs = share_out(
+                self.runnable.layout, self._arrays, self.batch.rows, self.batch.lengths
+            )
+        except Misfit as misfit:
+            self._fail(Reason.MODEL_ERROR, str(misfit))
+        else:
+            self.outcomes = self._sizes_checked(payload_bytes_max)
+        del self._arrays
+
+    def _sizes_checked(self, payload_bytes_max: int) -> tuple[Outcome, ...]:
+        if sum(output.bounds[-1] for output in self.outputs) <= payload_bytes_max:
+            return ALL_OK
+        sizes = [
+            sum(output.bounds[member + 1] - output.bounds[member]
+                for output in self.outputs)
+            for member in range(self.members)
+        ]  # fmt: skip
+        if max(sizes) <= payload_bytes_max:
+            return ALL_OK
+        return tuple(
+            ALL_OK[0]
+            if size <= payload_bytes_max
+            else Outcome(
+                MemberStatus.FINAL,
+                Reason.TOO_LARGE,
+                f"the reply has {size} bytes, at most {payload_bytes_max} are allowed "
+                "(payload_bytes_max)",
+            )
+            for size in sizes
+        )
+
+    def _run_failed(self, failed: RunFailed) -> None:
+        match failed.kind:
+            case FailureKind.INPUT:
+                self._fail(Reason.POISON, str(failed))
+            case FailureKind.MODEL:
+                self._fail(Reason.MODEL_ERROR, str(failed))
+            case FailureKind.MEMORY:
+                self._fail(Reason.MODEL_ERROR, str(failed), together=OUT_OF_MEMORY)
+            case FailureKind.STOPPED:
+                text = "the run took longer than its limit and was stopped"
+                self._fail(Reason.MODEL_ERROR, text, together=RUN_LIMIT)
+
+    def _fail(
+        self, alone: Reason, text: str, *, together: str = Reason.MODEL_ERROR
+    ) -> None:
+        """A member that rode alone caused it; of several nobody knows which did, so
+        that they are to run alone."""
+        self.outcomes = (
+            (Outcome(MemberStatus.FINAL, alone, text),)
+            if self.members == 1
+            else (Outcome(MemberStatus.RETRY, together, text),)
+        )
+
+    def _single_out(self, member: int, text: str) -> None:
+        others = "a neighbour's input could not be read"
+        outcomes = [
+            Outcome(MemberStatus.RETRY, Reason.MODEL_ERROR, others)
+        ] * self.members
+        outcomes[member] = Outcome(MemberStatus.FINAL, Reason.POISON, text)
+        self.outcomes = tuple(outcomes)

@@ -1,0 +1,310 @@
+"""The thread that replies: owns the delivery core and does what it decides."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, assert_never
+
+from headrace.clock import Clock
+from headrace.delivery import WorkerCore
+from headrace.delivery.worker_decisions import (
+    Alarm,
+    Exit,
+    Forget,
+    ReadToEnd,
+    Run,
+    StartReading,
+    Terminate,
+    WorkerDecision,
+    WorkerExit,
+    WriteDone,
+    WriteJoin,
+    WriteLeave,
+    WriteRefused,
+    WriteReplies,
+    WriteReport,
+)
+from headrace.delivery.worker_events import (
+    DrainRequested,
+    GapNoticed,
+    RepliesEnded,
+    RunEnded,
+    Ticked,
+    WorkerEvent,
+)
+from headrace.domain import (
+    Done,
+    DoneMember,
+    HeldBatch,
+    Joined,
+    Left,
+    Refused,
+    Reported,
+)
+from headrace.lifecycle import Health, Pulse
+from headrace.telemetry import Log, WorkerMetrics
+from services.gpu_worker.control import ControlWriter
+from services.gpu_worker.fetching import BatchFetched, Fetcher
+from services.gpu_worker.jobs import Job, Runnable
+from services.gpu_worker.replying import Replier
+from services.gpu_worker.running import Runner
+
+__all__ = ["JOINED", "Inbox", "Loop", "Parts", "Ran", "Surroundings", "Vitals"]
+
+GAP_US = 500_000
+"""D5: a turn longer than this may have missed anything."""
+
+WAIT_US_MAX = 100_000
+
+DRAIN_US_MAX = 15_000_000
+"""A drain that takes longer is given up: what is held is retried elsewhere."""
+
+JOINED = "joined"
+"""What ``/readyz`` awaits from the loop."""
+
+
+class Ran(NamedTuple):
+    job: Job
+
+
+Inbox = SimpleQueue[WorkerEvent | BatchFetched | Ran]
+
+
+class Parts(NamedTuple):
+    """What the loop acts through."""
+
+    core: WorkerCore
+    fetcher: Fetcher
+    runner: Runner
+    replier: Replier
+    control: ControlWriter
+
+
+class Surroundings(NamedTuple):
+    """What the process is, and where it says how it is."""
+
+    slot: int
+    previous_exit: str
+    health: Health
+    pulse: Pulse
+    clock: Clock
+    log: Log
+    metrics: WorkerMetrics
+
+
+class Vitals(NamedTuple):
+    """What the heartbeat says of the core."""
+
+    incarnation: int | None = None
+    run_limit_at_us: int | None = None
+
+
+class Loop:
+    """Runs until the core says that the process is over."""
+
+    def __init__(self, inbox: Inbox, parts: Parts, process: Surroundings) -> None:
+        self._inbox = inbox
+        self._parts = parts
+        self._process = process
+        self._core = parts.core
+        self._clock = process.clock
+        self._jobs: dict[str, Job] = {}
+        self.vitals = Vitals()
+
+    def held(self) -> set[Runnable]:
+        """The versions that batches here still need; any thread may ask."""
+        jobs = list(self._jobs.values())
+        return {job.runnable for job in jobs if job.runnable is not None}
+
+    def run(self, drain: threading.Event) -> WorkerExit:
+        now_us = self._clock.now_us()
+        drained_by_us: int | None = None
+        while drained_by_us is None or now_us < drained_by_us:
+            waited_us = self._wait_us(now_us)
+            messages = self._take(waited_us)
+            before_us, now_us = now_us, self._clock.now_us()
+            self._process.pulse.beat()
+            events = list(map(self._event, messages)) or [Ticked()]
+            if now_us - before_us > waited_us + GAP_US:
+                self._process.log.warning("loop.paused", us=now_us - before_us)
+                events.insert(0, GapNoticed())
+            if drain.is_set() and drained_by_us is None:
+                drained_by_us = now_us + DRAIN_US_MAX
+                self._process.health.drain()
+                self._process.log.info("drain.started", held=len(self._jobs))
+                events.append(DrainRequested())
+            for event in events:
+                end = self._act(self._core.handle(event, now_us))
+                if end is not None:
+                    return end
+            self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
+            self._process.metrics.held.set(len(self._jobs))
+        self._process.log.error("drain.ended", held=len(self._jobs))
+        return WorkerExit.DRAINED
+
+    def _wait_us(self, now_us: int) -> int:
+        wakeup_us = self._core.wakeup_at_us()
+        if wakeup_us is None:
+            return WAIT_US_MAX
+        return min(max(wakeup_us - now_us, 0), WAIT_US_MAX)
+
+    def _take(self, wait_us: int) -> list[WorkerEvent | BatchFetched | Ran]:
+        messages: list[WorkerEvent | BatchFetched | Ran] = []
+        try:
+            messages.append(self._inbox.get(timeout=max(wait_us, 1) / 1e6))
+            while True:
+                messages.append(self._inbox.get_nowait())
+        except Empty:
+            return messages
+
+    def _event(self, message: WorkerEvent | BatchFetched | Ran) -> WorkerEvent:
+        match message:
+            case BatchFetched(read, job):
+                # A batch that is read twice keeps the job that may be running.
+                self._jobs.setdefault(read.batch, job)
+                return read
+            case Ran(job):
+                self._count_run(job)
+                return RunEnded(job.batch.batch, job.run_us, job.outcomes)
+            case RepliesEnded(batch, members, acked):
+                if not acked and (job_of := self._jobs.get(batch)):
+                    self._count_unacked(job_of, len(members))
+                return message
+            case _:
+                return message
+
+    def _act(self, decisions: list[WorkerDecision]) -> WorkerExit | None:
+        # The device first: what is written waits for the log anyway.
+        for decision in decisions:
+            if isinstance(decision, Run):
+                self._parts.runner.run(self._jobs[decision.batch])
+        for decision in decisions:
+            if isinstance(decision, Exit):
+                return decision.why
+            self._carry_out(decision)
+        return None
+
+    def _carry_out(self, decision: WorkerDecision) -> None:
+        match decision:
+            case Run() | Exit():
+                pass
+            case StartReading(position):
+                self._joined(position)
+            case ReadToEnd():
+                self._parts.fetcher.read_to_end()
+            case Terminate(batch):
+                self._process.log.error("run.limit_passed", batch=batch)
+                self._parts.runner.stop_run(self._jobs[batch])
+            case Forget(batch):
+                self._jobs.pop(batch, None)
+            case WriteReplies(batch, members):
+                worker = f"{self._process.slot}/{self._core.incarnation}"
+                self._parts.replier.write(self._jobs[batch], members, worker)
+            case Alarm(event, facts):
+                self._process.log.error("worker.cap_exceeded", alarm=event, **facts)
+            case _:
+                self._write(decision)
+
+    def _joined(self, position: int) -> None:
+        self._parts.fetcher.read_from(position)
+        self._process.health.met(JOINED)
+        self._process.log.info(
+            "slot.joined", incarnation=self._core.incarnation, position=position
+        )
+
+    def _write(
+        self, decision: WriteJoin | WriteReport | WriteRefused | WriteDone | WriteLeave
+    ) -> None:
+        slot = self._process.slot
+        match decision:
+            case WriteJoin(number):
+                completion: Joined | Reported | Refused | Done | Left = Joined(
+                    slot,
+                    self._process.previous_exit,
+                    os.getpid(),
+                    socket.gethostname(),
+                )
+            case WriteReport(number):
+                completion = self._reported(decision)
+            case WriteRefused(number, incarnation, batch, k, reason, epoch_seen):
+                self._process.metrics.refused.labels(reason).inc()
+                self._process.log.warning(
+                    "batch.refused", batch=batch, k=k, reason=reason, seen=epoch_seen
+                )
+                completion = Refused(batch, k, slot, incarnation, reason, epoch_seen)
+            case WriteDone(number):
+                completion = self._done(decision)
+            case WriteLeave(number, incarnation):
+                completion = Left(slot, incarnation)
+            case _:
+                assert_never(decision)
+        self._parts.control.write(number, completion)
+
+    def _reported(self, report: WriteReport) -> Reported:
+        held = (self._jobs[batch].batch for batch in report.held)
+        return Reported(
+            slot=self._process.slot,
+            incarnation=report.incarnation,
+            epoch=report.epoch,
+            former=report.former,
+            k=report.k,
+            draining=report.draining,
+            models=report.models,
+            held=tuple(HeldBatch(each.batch, tuple(each.sources)) for each in held),
+        )
+
+    def _done(self, done: WriteDone) -> Done:
+        job = self._jobs[done.batch]
+        batch = job.batch
+        outcomes = done.outcomes
+        if len(outcomes) == 1:
+            outcomes *= job.members
+        return Done(
+            batch=batch.batch,
+            slot=self._process.slot,
+            incarnation=done.incarnation,
+            rows=sum(batch.rows),
+            wait_us=job.wait_us,
+            run_us=job.run_us,
+            members=tuple(
+                DoneMember(source, id_, each.status, each.reason, each.text)
+                for source, id_, each in zip(
+                    batch.sources, batch.ids, outcomes, strict=True
+                )
+            ),
+            input_us=job.input_us,
+            output_us=job.output_us,
+            model=batch.model,
+            version=batch.version,
+        )
+
+    def _count_run(self, job: Job) -> None:
+        metrics, batch = self._process.metrics, job.batch
+        labels = (batch.model, batch.version)
+        failed = next((each for each in job.outcomes if each.reason), None)
+        metrics.runs.labels(*labels, failed.reason if failed else "ok").inc()
+        if failed:
+            # Whose payload it was stays out of the log; the ids lead to it.
+            self._process.log.warning(
+                "batch.failed",
+                batch=batch.batch,
+                model=batch.model,
+                version=batch.version,
+                requests=",".join(batch.ids),
+                status=failed.status,
+                reason=failed.reason,
+                text=failed.text,
+            )
+        if job.run_us:
+            metrics.run_time.labels(*labels).observe(job.run_us / 1e6)
+            metrics.wait_time.labels(*labels).observe(job.wait_us / 1e6)
+            metrics.run_rows.labels(*labels).inc(sum(batch.rows))
+            metrics.busy.inc(job.run_us / 1e6)
+
+    def _count_unacked(self, job: Job, members: int) -> None:
+        self._process.metrics.unacked.labels(job.batch.model, job.batch.version).inc(
+            members
+        )

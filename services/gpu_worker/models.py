@@ -1,0 +1,389 @@
+"""The thread that follows the model folder: loads, probes, announces, unloads.
+
+A version's number stands for its files. Other files under a number that another
+living slot serves are refused; where this slot alone serves it, a changed folder is
+loaded beside the old files and takes their place once it is ready. Whatever fails
+leaves what runs untouched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.clock import Clock
+from headrace.domain import Manifest, ModelState
+from headrace.errors import BusError, ModelRefused, SetupError
+from headrace.lifecycle import Health
+from headrace.repository import (
+    MODEL_NAME,
+    Appeared,
+    Change,
+    Changed,
+    Changes,
+    Fingerprint,
+    Gone,
+    VersionKey,
+    check_external_data,
+    content_sha256,
+    read_manifest,
+    scan_folder,
+    version_folder,
+)
+from headrace.runtime import Device, Loaded, load
+from headrace.telemetry import Log, WorkerMetrics
+from headrace.wire import Announcement
+from services.gpu_worker.announcing import Announcements, Announcer
+from services.gpu_worker.jobs import Runnable
+from services.gpu_worker.settings import ModelsSettings
+
+__all__ = ["MODELS", "Models", "Neighbourhood", "ReadyModels"]
+
+MODELS = "models"
+"""What ``/readyz`` awaits from this thread: that every folder found at the start is
+loaded or refused."""
+
+
+_BACKENDS = {"onnx": "onnxruntime", "simulated": "simulated"}
+
+
+class Neighbourhood(NamedTuple):
+    """What the thread needs from the rest of the process and of the pool."""
+
+    slot: int
+    announcements: Announcements
+    announcer: Announcer
+    settle: Callable[[], None]
+    """Wait until slots that live have been heard."""
+    heard: Callable[[int], bool]
+    """Whether a worker slot is alive."""
+    incarnation: Callable[[], int | None]
+    held: Callable[[], set[Runnable]]
+    """Versions that batches in this process still need."""
+    provision: Callable[[str], None]
+    """Create a model's topics; raises BusError."""
+    ready: Callable[[frozenset[str]], None]
+    """The versions that can run now, after any change."""
+
+
+class ReadyModels:
+    """The versions in memory, looked up by the fetch thread."""
+
+    def __init__(self) -> None:
+        self._runnables: dict[tuple[str, str], Runnable] = {}
+
+    def find(self, model: str, version: str) -> Runnable | None:
+        return self._runnables.get((model, version))
+
+    def put(self, key: VersionKey, runnable: Runnable) -> None:
+        self._runnables[key] = runnable
+
+    def drop(self, key: VersionKey) -> None:
+        self._runnables.pop(key, None)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(f"{model}/{version}" for model, version in self._runnables)
+
+
+class _Version:
+    """A version folder that has appeared."""
+
+    def __init__(self, said: Announcement, runnable: Runnable | None = None) -> None:
+        self.said = said
+        """Its last announcement."""
+        self.runnable = runnable
+        self.probed_warnings = said.warnings
+        self.unloading_us = 0
+
+
+class Models:
+    """Follows the folder until ``stop``."""
+
+    def __init__(  # noqa: PLR0913 - a thread's whole surroundings
+        self,
+        settings: ModelsSettings,
+        device: Device,
+        ready: ReadyModels,
+        around: Neighbourhood,
+        *,
+        health: Health,
+        clock: Clock,
+        log: Log,
+        metrics: WorkerMetrics,
+    ) -> None:
+        self._settings = settings
+        self._device = device
+        self._ready = ready
+        self._around = around
+        self._health = health
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
+        self._changes = Changes()
+        self._versions: dict[VersionKey, _Version] = {}
+        self._strange: tuple[str, ...] = ()
+        self._unreadable = ""
+        self._conflicts: dict[VersionKey, str] = {}
+        self._unprovisioned: set[VersionKey] = set()
+        self._scans = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="models", daemon=True)
+
+    def prepare(self) -> None:
+        """Before the join: say of every version that this slot announced in an
+        earlier life that it is loading, or gone. Raises SetupError without a folder."""
+        found = scan_folder(self._settings.folder).versions
+        for key, said in self._around.announcements.of_slot(self._around.slot).items():
+            if key in found and said.state is not ModelState.REFUSED:
+                self._say(key, ModelState.LOADING, sha256=said.sha256)
+            elif key not in found:
+                self._around.announcer.say(key, None)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Does not wait for a load that is under way."""
+        self._stopped.set()
+
+    def _follow(self) -> None:
+        self._around.settle()
+        self._load_known()
+        while not self._stopped.is_set():
+            self._look()
+            self._stopped.wait(self._settings.scan_ms / 1000)
+
+    def _load_known(self) -> None:
+        """Load at once what the pool has loaded before from the same files."""
+        known = self._around.announcements.loaded_before()
+        for key, fingerprint in self._scan().items():
+            if key not in known or fingerprint.problem:
+                continue
+            sha256 = self._sha256(key, fingerprint)
+            if sha256 in known[key]:
+                self._changes.trust(key, fingerprint)
+                self._take_up(key, sha256)
+
+    def _look(self) -> None:
+        try:
+            found = self._scan()
+        except SetupError as error:
+            if str(error) != self._unreadable:
+                self._unreadable = str(error)
+                self._log.error("setup.refused", text=self._unreadable)
+            return
+        self._unreadable = ""
+        for change in self._changes.observe(found):
+            self._change(change, found)
+        for key, sha256 in list(self._conflicts.items()):
+            if self._other_files(key, sha256) is None:
+                self._take_up(key, sha256)
+        for key in list(self._unprovisioned):
+            self._announce_ready(key)
+        for key, version in list(self._versions.items()):
+            self._unload_when_idle(key, version)
+        self._around.announcer.repeat()
+        self._scans += 1
+        if self._scans == 2:
+            self._health.met(MODELS)
+
+    def _scan(self) -> dict[VersionKey, Fingerprint]:
+        scan = scan_folder(self._settings.folder)
+        for sentence in set(scan.strange) - set(self._strange):
+            self._log.warning("model.refused", text=sentence)
+        self._strange = scan.strange
+        return scan.versions
+
+    def _change(self, change: Change, found: dict[VersionKey, Fingerprint]) -> None:
+        match change:
+            case Gone(key):
+                self._retire(key)
+            case Appeared(key, problem) | Changed(key, problem):
+                if problem:
+                    self._refuse(key, problem)
+                    return
+                try:
+                    sha256 = content_sha256(self._settings.folder, key, found[key])
+                except ModelRefused as error:
+                    self._refuse(key, str(error))
+                    return
+                self._take_up(key, sha256)
+
+    def _sha256(self, key: VersionKey, fingerprint: Fingerprint) -> str:
+        try:
+            return content_sha256(self._settings.folder, key, fingerprint)
+        except ModelRefused:
+            return ""  # it changes just now; the next looks tell
+
+    def _take_up(self, key: VersionKey, sha256: str) -> None:
+        """Load a folder that is complete, unless it is loaded from these files."""
+        known = self._versions.get(key)
+        if known and known.runnable and known.said.sha256 == sha256:
+            if known.said.state is ModelState.UNLOADING:
+                self._announce_ready(key)
+            return
+        self._conflicts.pop(key, None)
+        others = self._other_files(key, sha256)
+        if others is not None:
+            self._conflicts[key] = sha256
+            self._refuse(
+                key,
+                f"slot {others.slot} serves other files under this number (sha256 "
+                f"{others.sha256[:12]}…, here {sha256[:12]}…): give the new files a "
+                "new version number",
+                sha256,
+            )
+            return
+        if not (known and known.runnable):
+            self._say(key, ModelState.LOADING, sha256=sha256)
+        self._log.info("model.loading", model=key.model, version=key.version)
+        began_us = self._clock.now_us()
+        try:
+            manifest, loaded = self._load(key)
+        except ModelRefused as error:
+            self._refuse(key, str(error), sha256)
+            return
+        self._metrics.loads.labels("ready").inc()
+        self._log.info(
+            "model.ready",
+            model=key.model,
+            version=key.version,
+            max_batch=loaded.probed.max_batch,
+            provider=loaded.session.provider,
+            warnings="; ".join(loaded.probed.warnings),
+            us=self._clock.now_us() - began_us,
+        )
+        self._serve(key, sha256, manifest, loaded)
+
+    def _other_files(self, key: VersionKey, sha256: str) -> Announcement | None:
+        around = self._around
+        return around.announcements.other_files(key, sha256, around.slot, around.heard)
+
+    def _load(self, key: VersionKey) -> tuple[Manifest, Loaded]:
+        folder = version_folder(self._settings.folder, key)
+        try:
+            manifest = read_manifest(folder)
+            if manifest.backend == "onnx":
+                check_external_data(folder / MODEL_NAME)
+            return manifest, load(folder / MODEL_NAME, manifest, self._device)
+        except OSError as error:
+            raise ModelRefused(
+                f"a file of the version folder cannot be read: {error.strerror}"
+            ) from error
+
+    def _serve(
+        self, key: VersionKey, sha256: str, manifest: Manifest, loaded: Loaded
+    ) -> None:
+        session, probed = loaded
+        said = Announcement(
+            model=key.model,
+            version=key.version,
+            slot=self._around.slot,
+            state=ModelState.READY,
+            warnings=probed.warnings,
+            signature=probed.layout.signature,
+            sha256=sha256,
+            max_batch=probed.max_batch,
+            batch_axes=probed.layout.batch_axes,
+            padding=probed.layout.padding,
+            latency_objective_ms=manifest.latency_objective_ms,
+            run_us=probed.run_us,
+            platform=session.platform,
+            backend=_BACKENDS[manifest.backend],
+        )
+        runnable = Runnable(session, probed.layout)
+        self._versions[key] = _Version(said, runnable)
+        self._ready.put(key, runnable)
+        self._changed()
+        self._announce_ready(key)
+
+    def _announce_ready(self, key: VersionKey) -> None:
+        """Once the model's topics exist; without them nobody could ask for it."""
+        version = self._versions[key]
+        try:
+            self._around.provision(key.model)
+        except BusError as error:
+            self._unprovisioned.add(key)
+            self._log.warning("topic.missing", model=key.model, text=str(error))
+            return
+        self._unprovisioned.discard(key)
+        self._announce(
+            key,
+            msgspec.structs.replace(version.said, state=ModelState.READY, reason=""),
+        )
+
+    def _refuse(self, key: VersionKey, reason: str, sha256: str = "") -> None:
+        """Say why; what this slot serves under the number goes on."""
+        self._metrics.loads.labels("refused").inc()
+        self._log.error(
+            "model.refused", model=key.model, version=key.version, text=reason
+        )
+        known = self._versions.get(key)
+        if known and known.runnable:
+            warning = f"the folder has changed and cannot be served: {reason}"
+            warnings = (*known.probed_warnings, warning)
+            self._announce(key, msgspec.structs.replace(known.said, warnings=warnings))
+            return
+        self._say(key, ModelState.REFUSED, reason=reason, sha256=sha256)
+
+    def _retire(self, key: VersionKey) -> None:
+        """Its folder is gone: no new requests, then unload (:meth:`_look`)."""
+        self._conflicts.pop(key, None)
+        version = self._versions.get(key)
+        if version is None or version.runnable is None:
+            self._versions.pop(key, None)
+            self._around.announcer.say(key, None)
+            return
+        self._unprovisioned.discard(key)
+        version.unloading_us = self._clock.now_us()
+        said = msgspec.structs.replace(
+            version.said, state=ModelState.UNLOADING, reason="its folder is gone"
+        )
+        self._announce(key, said)
+
+    def _unload_when_idle(self, key: VersionKey, version: _Version) -> None:
+        runnable = version.runnable
+        if runnable is None or version.said.state is not ModelState.UNLOADING:
+            return
+        idle_us = self._clock.now_us() - max(version.unloading_us, runnable.used_us)
+        if idle_us < self._settings.unload_idle_s * 1e6:
+            return
+        if runnable in self._around.held():
+            return
+        del self._versions[key]
+        self._ready.drop(key)
+        self._changed()
+        self._around.announcer.say(key, None)
+        runnable.session.close()
+        self._log.info("model.unloaded", model=key.model, version=key.version)
+
+    def _changed(self) -> None:
+        names = self._ready.names()
+        self._metrics.ready_versions.set(len(names))
+        self._around.ready(names)
+
+    def _say(
+        self, key: VersionKey, state: ModelState, *, reason: str = "", sha256: str = ""
+    ) -> None:
+        """Announce a version that cannot run (yet)."""
+        said = Announcement(
+            model=key.model,
+            version=key.version,
+            slot=self._around.slot,
+            state=state,
+            reason=reason,
+            sha256=sha256,
+        )
+        self._versions[key] = _Version(said)
+        self._announce(key, said)
+
+    def _announce(self, key: VersionKey, said: Announcement) -> None:
+        said = msgspec.structs.replace(said, incarnation=self._around.incarnation())
+        self._versions[key].said = said
+        self._around.announcer.say(key, said)
+        self._log.info(
+            "model.announced", model=key.model, version=key.version, state=said.state
+        )

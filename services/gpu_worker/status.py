@@ -1,0 +1,68 @@
+"""Which worker slots live, and what the log's clock says; for several threads."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.broker import Record
+from headrace.delivery import LogClock, Roster
+from headrace.errors import UndecodableRecord
+from headrace.wire import Heartbeat, Role, decode_json
+
+__all__ = ["SharedLogClock", "SlotRoster"]
+
+HEARD_US = 10_000_000
+"""A slot that was silent for so long no longer keeps a version's files from changing:
+longer than any restart takes."""
+
+
+class SharedLogClock:
+    """A :class:`headrace.delivery.LogClock` that one thread feeds and others ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clock = LogClock()
+
+    def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:
+        with self._lock:
+            self._clock.feed(sent_us, acked_us, log_us)
+
+    def to_mono(self, log_us: int) -> int | None:
+        """None before the first heartbeat is acked."""
+        with self._lock:
+            return self._clock.to_mono(log_us) if self._clock.is_set else None
+
+    @property
+    def error_us(self) -> int | None:
+        with self._lock:
+            return self._clock.error_us if self._clock.is_set else None
+
+
+class SlotRoster:
+    """Fed with the records of ``status`` by their reader's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._roster: Roster[int] = Roster()
+        self._read = threading.Event()
+
+    def take(self, records: list[Record]) -> None:
+        for record in records:
+            try:
+                heartbeat = decode_json(Heartbeat, record)
+            except UndecodableRecord:
+                continue  # its writer's former or ingress reports it
+            with self._lock:
+                if heartbeat.role is Role.GPU_WORKER:
+                    self._roster.heard(heartbeat.slot, record.timestamp_us)
+                else:
+                    self._roster.advance(record.timestamp_us)
+        self._read.set()
+
+    def heard(self, slot: int) -> bool:
+        with self._lock:
+            return self._roster.heard_within(slot, HEARD_US)
+
+    def wait_read(self, timeout_s: float) -> None:
+        """Until anything was read, our own heartbeat at the latest."""
+        self._read.wait(timeout_s)
