@@ -99,7 +99,11 @@ def cold_app(
     return _RawPath(
         Starlette(
             routes=routes,
-            exception_handlers={HTTPException: _http_error, Exception: crashed},
+            exception_handlers={
+                HTTPException: _http_error,
+                RequestError: _refused,
+                Exception: crashed,
+            },
         )
     )
 
@@ -257,3 +261,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     }
     text = texts.get(HTTPStatus(error.status_code), error.detail)
     return _error(error.status_code, text, dict(error.headers or {}))
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    refusal = refuse(Reason(error.reason), str(error))
+    headers = {"headrace-reason": refusal.reason.value}
+    if refusal.retry_after_s is not None:
+        headers["retry-after"] = str(refusal.retry_after_s)
+    return _error(refusal.status, refusal.text, headers)
