@@ -37,7 +37,9 @@ class Console:
         """One line that the process ``name`` wrote."""
         with self._lock:
             prefix = self._paint(f"{name:<{_NAME_WIDTH}}", self._colour(name))
-            print(f"{prefix} {self._readable(text)}", file=sys.stderr, flush=True)
+            # A value may have lines of its own: a traceback has.
+            for line in self._readable(text).splitlines() or [""]:
+                print(f"{prefix} {line}", file=sys.stderr, flush=True)
 
     def _readable(self, text: str) -> str:
         if not text.startswith("{"):
