@@ -23,7 +23,7 @@ from headrace.errors import UndecodableRecord
 from headrace.wire._generated import headrace_pb2 as pb
 from headrace.wire.columns import SourceTable, index_into, sources_of
 from headrace.wire.compatibility import LENGTH, ROWS, batched_shapes
-from headrace.wire.framing import Piece, fields, frame, member_bytes
+from headrace.wire.framing import Piece, fields, frame, leading, member_bytes
 from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
 
@@ -149,7 +149,7 @@ def decode_order(record: Record) -> Batch | Sync:
     """Raises :class:`headrace.errors.UndecodableRecord`."""
     check_schema(dict(record.headers))
     try:
-        number, content, _ = next(fields(memoryview(record.value or b"")))
+        number, content = next(fields(memoryview(record.value or b"")))
         if number == ORDER_SYNC:
             return _sync(pb.Sync.FromString(bytes(content)))
         if number == ORDER_BATCH:
@@ -220,14 +220,10 @@ def _sync(message: pb.Sync) -> Sync:
 
 
 def _batch(content: memoryview) -> Batch:
-    tensors = []
-    at = 0
-    for number, part, end in fields(content):
-        if number != BATCH_TENSORS:
-            break
-        tensors.append(_tensor(part))
-        at = end
-    message = pb.Batch.FromString(bytes(content[at:]))
+    tensors, rest = leading(content, BATCH_TENSORS)
+    message = pb.Batch.FromString(bytes(rest))
+    if message.tensors:
+        raise ValueError("tensors behind other fields")
     addresses: list[ReplyAddress | None] = [
         ReplyAddress(each.topic, None if each.partition == PLAIN else each.partition)
         for each in message.addresses
@@ -249,7 +245,7 @@ def _batch(content: memoryview) -> Batch:
         predicted_us=message.predicted_us,
         model=message.model,
         version=message.version,
-        tensors=tuple(tensors),
+        tensors=tuple(map(_tensor, tensors)),
         ids=list(message.ids),
         tenants=[tenants[index] for index in message.tenant_index],
         sources=sources_of(message),
@@ -264,10 +260,8 @@ def _batch(content: memoryview) -> Batch:
 
 
 def _tensor(part: memoryview) -> BatchedTensor:
-    number, contents, at = next(fields(part))
-    if number != TENSOR_CONTENTS:
-        raise DecodeError("a tensor's contents come first")
-    described = pb.BatchTensor.FromString(bytes(part[at:]))
+    (contents,), rest = leading(part, TENSOR_CONTENTS)
+    described = pb.BatchTensor.FromString(bytes(rest))
     return BatchedTensor(
         name=described.name,
         datatype=Datatype(described.datatype),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
-__all__ = ["Piece", "fields", "frame", "member_bytes", "size_of"]
+__all__ = ["Piece", "fields", "frame", "leading", "member_bytes", "size_of"]
 
 Piece = bytes | memoryview
 
@@ -42,8 +42,8 @@ def member_bytes(pieces: Sequence[Piece], rows: Sequence[int]) -> list[int]:
     return sizes
 
 
-def fields(view: memoryview) -> Iterator[tuple[int, memoryview, int]]:
-    """The top-level fields of a message: number, content, and where the next begins.
+def fields(view: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The top-level fields of a message, by number.
 
     Raises :class:`google.protobuf.message.DecodeError` at the first field that is not
     length-delimited, or ends after the message.
@@ -54,16 +54,38 @@ def fields(view: memoryview) -> Iterator[tuple[int, memoryview, int]]:
         at += 1
         if tag > 0x7F:
             tag, at = _read_varint(view, at - 1)
-        if tag & 7 != LENGTH_DELIMITED or at >= end:
+        if tag & 7 != LENGTH_DELIMITED:
             raise DecodeError("not a length-delimited field")
-        size = view[at]
-        at += 1
-        if size > 0x7F:
-            size, at = _read_varint(view, at - 1)
-        start, at = at, at + size
-        if at > end:
-            raise DecodeError("a field ends after its message")
-        yield tag >> 3, view[start:at], at
+        start, at = _content(view, at)
+        yield tag >> 3, view[start:at]
+
+
+def leading(view: memoryview, number: int) -> tuple[list[memoryview], memoryview]:
+    """The contents of the fields ``number`` (below 16) that a message begins with,
+    and the rest of the message.
+
+    Raises as :func:`fields`.
+    """
+    tag = number << 3 | LENGTH_DELIMITED
+    parts = []
+    at, end = 0, len(view)
+    while at < end and view[at] == tag:
+        start, at = _content(view, at + 1)
+        parts.append(view[start:at])
+    return parts, view[at:]
+
+
+def _content(view: memoryview, at: int) -> tuple[int, int]:
+    """Where the content lies whose length stands at ``at``."""
+    if at >= len(view):
+        raise DecodeError("a field without a length")
+    size = view[at]
+    at += 1
+    if size > 0x7F:
+        size, at = _read_varint(view, at - 1)
+    if at + size > len(view):
+        raise DecodeError("a field ends after its message")
+    return at, at + size
 
 
 def _varint(number: int) -> bytes:

@@ -19,7 +19,7 @@ from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.batches import Batch
 from headrace.wire.columns import collapsed, expanded
 from headrace.wire.compatibility import LENGTH, ROWS
-from headrace.wire.framing import Piece, fields, frame, member_bytes
+from headrace.wire.framing import Piece, frame, leading, member_bytes
 from headrace.wire.records import Outgoing, Record
 
 __all__ = [
@@ -199,14 +199,10 @@ def _plain_headers(
 
 
 def _replies(view: memoryview) -> Replies:
-    parts = []
-    at = 0
-    for number, part, end in fields(view):
-        if number != REPLY_TENSORS:
-            break
-        parts.append(part)
-        at = end
-    message = pb.Replies.FromString(bytes(view[at:]))
+    parts, rest = leading(view, REPLY_TENSORS)
+    message = pb.Replies.FromString(bytes(rest))
+    if message.tensors:
+        raise ValueError("tensors behind other fields")
     members = len(message.ids)
     rows = list(message.rows)
     lengths = list(message.lengths) or [0] * members
@@ -254,10 +250,8 @@ def _replies(view: memoryview) -> Replies:
 
 def _outputs(part: memoryview, rows: list[int], lengths: list[int]) -> list[Tensor]:
     """The members' slices of one output."""
-    number, contents, at = next(fields(part))
-    if number != TENSOR_CONTENTS:
-        raise DecodeError("a tensor's contents come first")
-    described = pb.ReplyTensor.FromString(bytes(part[at:]))
+    (contents,), rest = leading(part, TENSOR_CONTENTS)
+    described = pb.ReplyTensor.FromString(bytes(rest))
     name, datatype = described.name, Datatype(described.datatype)
     dims = tuple(described.shape)
     if ROWS not in dims and LENGTH not in dims:

@@ -354,7 +354,7 @@ def _cut(value: bytes) -> tuple[tuple[memoryview, ...], str]:
     raws = []
     client_id = b""
     try:
-        for number, content, _ in fields(memoryview(value)):
+        for number, content in fields(memoryview(value)):
             if number == RAW_INPUT_CONTENTS:
                 raws.append(content)
             elif number == CLIENT_ID:
