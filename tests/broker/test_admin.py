@@ -52,3 +52,11 @@ def test_a_topic_with_another_clock_is_refused(bench: Bench) -> None:
     admin.create_topics([NewTopic(topic, 1, sender_time)], PATIENCE_S)
     with pytest.raises(SetupError, match=rf"{topic}.*CreateTime"):
         admin.create_topics([NewTopic(topic, 1, LOG_APPEND_TIME)], PATIENCE_S)
+
+
+def test_topics_are_listed_with_their_partitions(bench: Bench) -> None:
+    topic = f"{bench.prefix}listed"
+    admin = bench.admin()
+    assert topic not in admin.topics(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, 3, LOG_APPEND_TIME)], PATIENCE_S)
+    assert admin.topics(PATIENCE_S)[topic] == 3

@@ -21,9 +21,8 @@ __all__ = ["Depth", "group_depth"]
 
 _NOT_YET: Final = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"})
 _LOOK_AGAIN_S: Final = 0.1
-# The client's stubs leave these untyped.
-_EARLIEST: client.OffsetSpec = client.OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: client.OffsetSpec = client.OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: client.OffsetSpec = client.OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no stub
+_LATEST: client.OffsetSpec = client.OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no stub
 
 
 class Depth(NamedTuple):

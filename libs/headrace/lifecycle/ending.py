@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NoReturn
 
-from headrace.errors import SetupError
+from headrace.errors import BusError, SetupError
 from headrace.telemetry import get_log
 
 __all__ = ["ExitCode", "end_with_any_thread", "run_to_exit"]
@@ -53,6 +53,9 @@ def run_to_exit(run: Callable[[], ExitCode]) -> NoReturn:
     except SetupError as error:
         get_log().critical("setup.refused", text=str(error))
         code = ExitCode.SETUP
+    except BusError as error:
+        get_log().critical("log.unavailable", code=error.code, text=str(error))
+        code = ExitCode.LOG_UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - the supervisor of the main loop
         get_log().critical("process.failed", exc_info=error)
         code = ExitCode.FAILED

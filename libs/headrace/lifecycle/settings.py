@@ -55,11 +55,11 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
     """The log, and the numbers on which all processes of an installation agree."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
-    prefix: str = Field("headrace", pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$")
+    prefix: str = Field(default="headrace", pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$")
     """How every topic's and group's name begins."""
 
-    pool: str = Field("default", pattern=_NAME)
-    cell: str = Field("default", pattern=_NAME)
+    pool: str = Field(default="default", pattern=_NAME)
+    cell: str = Field(default="default", pattern=_NAME)
     lanes: PositiveInt = 1
     """Shards of the pool's traffic. It can be raised, never lowered."""
 
@@ -111,7 +111,7 @@ class AdminSettings(BaseModel, frozen=True, extra="forbid"):
     """Where a service without HTTP of its own answers ``/livez /readyz /metrics``."""
 
     host: str = "127.0.0.1"
-    port: int = Field(0, ge=0, le=65_535)
+    port: int = Field(default=0, ge=0, le=65_535)
     """0: any free port; the log says which."""
 
 

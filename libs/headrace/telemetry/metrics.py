@@ -10,6 +10,7 @@ child for what happens per request, update once per batch where there is a batch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import (
@@ -57,27 +58,42 @@ class MetricsRegistry:
         return exposition.generate_latest(self.collectors)
 
 
+class _Maker:
+    """Makes metrics in one registry."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._into = registry.collectors
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._into)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._into)
+
+    def histogram(
+        self, name: str, text: str, *labels: str, buckets: Sequence[float]
+    ) -> Histogram:
+        return Histogram(name, text, labels, registry=self._into, buckets=buckets)
+
+
 class ProcessMetrics:
     """What every service has."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        into = registry.collectors
-        self.produce_errors = Counter(
+        made = _Maker(registry)
+        self.produce_errors = made.counter(
             "headrace_produce_errors",
             "Records that the log did not take, by Kafka's name of the error",
-            ["code"],
-            registry=into,
+            "code",
         )
-        self.log_clock_error = Gauge(
+        self.log_clock_error = made.gauge(
             "headrace_log_clock_error_seconds",
             "Largest error of a conversion between log time and the local clock",
-            registry=into,
         )
-        self.undecodable = Counter(
+        self.undecodable = made.counter(
             "headrace_undecodable_records",
             "Records that were skipped, by the kind of topic",
-            ["topic"],
-            registry=into,
+            "topic",
         )
 
 
@@ -85,39 +101,36 @@ class IngressMetrics:
     """What an ingress counts."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        into = registry.collectors
-        self.requests = Counter(
+        made = _Maker(registry)
+        self.requests = made.counter(
             "headrace_requests",
             "Answered requests, by HTTP status; reason is empty for a success",
-            [*_VERSION, "priority", "status", "reason"],
-            registry=into,
+            *_VERSION,
+            "priority",
+            "status",
+            "reason",
         )
-        self.latency = Histogram(
+        self.latency = made.histogram(
             "headrace_request_latency_seconds",
             "From a request's head to the end of its answer",
-            [*_VERSION, "priority"],
+            *_VERSION,
+            "priority",
             buckets=_SECONDS,
-            registry=into,
         )
-        self.in_flight = Gauge(
-            "headrace_requests_in_flight",
-            "Requests between admission and answer",
-            registry=into,
+        self.in_flight = made.gauge(
+            "headrace_requests_in_flight", "Requests between admission and answer"
         )
-        self.replies = Counter(
+        self.replies = made.counter(
             "headrace_replies",
             "Replies read: first answered a request, duplicate came after the first, "
             "late after the deadline, unknown named no request of this process",
-            ["kind"],
-            registry=into,
+            "kind",
         )
-        self.lanes_heard = Gauge(
-            "headrace_lanes_heard",
-            "Lanes whose batch former was heard within a second",
-            registry=into,
+        self.lanes_heard = made.gauge(
+            "headrace_lanes_heard", "Lanes whose batch former was heard within a second"
         )
-        self.connections = Gauge(
-            "headrace_http_connections", "Open connections of clients", registry=into
+        self.connections = made.gauge(
+            "headrace_http_connections", "Open connections of clients"
         )
 
 
@@ -125,122 +138,117 @@ class FormerMetrics:
     """What a batch former counts."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        into = registry.collectors
-        self.batches = Counter(
+        made = _Maker(registry)
+        self._make_of_batches(made)
+        self._make_of_requests(made)
+        self._make_of_lanes(made)
+
+    def _make_of_batches(self, made: _Maker) -> None:
+        self.batches = made.counter(
             "headrace_batches",
             "Batches sent to a worker, by why each left when it did",
-            [*_VERSION, "reason"],
-            registry=into,
+            *_VERSION,
+            "reason",
         )
-        self.batch_rows = Histogram(
+        self.batch_rows = made.histogram(
             "headrace_batch_rows",
             "Rows of a batch, without padding",
-            _VERSION,
+            *_VERSION,
             buckets=_ROWS,
-            registry=into,
         )
-        self.batch_requests = Histogram(
-            "headrace_batch_requests",
-            "Requests of a batch",
-            _VERSION,
-            buckets=_ROWS,
-            registry=into,
+        self.batch_requests = made.histogram(
+            "headrace_batch_requests", "Requests of a batch", *_VERSION, buckets=_ROWS
         )
-        self.batch_wait = Histogram(
+        self.batch_wait = made.histogram(
             "headrace_batch_wait_seconds",
             "From the append of a batch's oldest request to its dispatch",
-            _VERSION,
+            *_VERSION,
             buckets=_SECONDS,
-            registry=into,
         )
-        self.run_overrun = Histogram(
+        self.run_overrun = made.histogram(
             "headrace_run_overrun_ratio",
             "Measured run time of a batch over the predicted one",
-            _VERSION,
+            *_VERSION,
             buckets=_RATIOS,
-            registry=into,
         )
-        self.padded_rows = Counter(
+        self.padded_rows = made.counter(
             "headrace_padded_rows",
             "Rows that were run and belong to no request",
-            _VERSION,
-            registry=into,
+            *_VERSION,
         )
-        self.queued = Gauge(
+
+    def _make_of_requests(self, made: _Maker) -> None:
+        self.queued = made.gauge(
             "headrace_queued_requests",
             "Requests that wait for a batch",
-            ["model", "lane", "priority"],
-            registry=into,
+            "model",
+            "lane",
+            "priority",
         )
-        self.oldest = Gauge(
+        self.oldest = made.gauge(
             "headrace_queue_oldest_seconds",
             "Age of the oldest request that waits",
-            ["model", "lane", "priority"],
-            registry=into,
+            "model",
+            "lane",
+            "priority",
         )
-        self.unsettled = Gauge(
-            "headrace_unsettled_records",
-            "Records between the committed offset and the reading position",
-            ["lane", "priority"],
-            registry=into,
-        )
-        self.refused = Counter(
+        self.refused = made.counter(
             "headrace_refused_requests",
             "Requests that ended without running",
-            ["model", "priority", "reason"],
-            registry=into,
+            "model",
+            "priority",
+            "reason",
         )
-        self.retries = Counter(
+        self.retries = made.counter(
             "headrace_retries",
             "Requests that went back into the queue",
-            ["model", "reason"],
-            registry=into,
+            "model",
+            "reason",
         )
-        self.dead_letters = Counter(
+        self.dead_letters = made.counter(
             "headrace_dead_letters",
             "Records copied to a dead-letter topic",
-            ["model", "reason"],
-            registry=into,
+            "model",
+            "reason",
         )
-        self.duplicates = Counter(
+        self.duplicates = made.counter(
             "headrace_duplicate_requests",
             "Records of a request that was queued already",
-            ["model"],
-            registry=into,
+            "model",
         )
-        self.lapsed_leases = Counter(
+
+    def _make_of_lanes(self, made: _Maker) -> None:
+        self.unsettled = made.gauge(
+            "headrace_unsettled_records",
+            "Records between the committed offset and the reading position",
+            "lane",
+            "priority",
+        )
+        self.lapsed_leases = made.counter(
             "headrace_leases_lapsed",
             "Batches of which nothing was heard within their lease",
-            ["lane"],
-            registry=into,
+            "lane",
         )
-        self.takeovers = Counter(
-            "headrace_lane_takeovers",
-            "Epochs that this process confirmed",
-            ["lane"],
-            registry=into,
+        self.takeovers = made.counter(
+            "headrace_lane_takeovers", "Epochs that this process confirmed", "lane"
         )
-        self.epoch = Gauge(
-            "headrace_lane_epoch", "The lane's epoch", ["lane"], registry=into
-        )
-        self.commits = Counter(
+        self.epoch = made.gauge("headrace_lane_epoch", "The lane's epoch", "lane")
+        self.commits = made.counter(
             "headrace_commits",
             "Commits of watermarks, by the coordinator's answer",
-            ["outcome"],
-            registry=into,
+            "outcome",
         )
-        self.hops = Gauge(
+        self.hops = made.gauge(
             "headrace_hop_seconds",
             "Measured way: request (append to former), control (former to a run's "
             "start), response (run's end to reply)",
-            ["lane", "hop"],
-            registry=into,
+            "lane",
+            "hop",
         )
-        self.credits_free = Gauge(
+        self.credits_free = made.gauge(
             "headrace_credits_free",
             "Batches that the lane's workers could take now",
-            ["lane"],
-            registry=into,
+            "lane",
         )
 
 
@@ -248,54 +256,49 @@ class WorkerMetrics:
     """What a GPU worker counts."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        into = registry.collectors
-        self.runs = Counter(
+        made = _Maker(registry)
+        self.runs = made.counter(
             "headrace_runs",
             "Batches run or given back, by outcome: ok, or the reason",
-            [*_VERSION, "outcome"],
-            registry=into,
+            *_VERSION,
+            "outcome",
         )
-        self.run_time = Histogram(
+        self.run_time = made.histogram(
             "headrace_run_seconds",
             "Time of one run on the device",
-            _VERSION,
+            *_VERSION,
             buckets=_SECONDS,
-            registry=into,
         )
-        self.wait_time = Histogram(
+        self.wait_time = made.histogram(
             "headrace_worker_wait_seconds",
             "From a batch's arrival at the worker to its run",
-            _VERSION,
+            *_VERSION,
             buckets=_SECONDS,
-            registry=into,
         )
-        self.run_rows = Counter(
-            "headrace_run_rows", "Rows run, with padding", _VERSION, registry=into
+        self.run_rows = made.counter(
+            "headrace_run_rows", "Rows run, with padding", *_VERSION
         )
-        self.busy = Counter(
-            "headrace_device_busy_seconds", "Time in which a run ran", registry=into
+        self.busy = made.counter(
+            "headrace_device_busy_seconds", "Time in which a run ran"
         )
-        self.held = Gauge(
-            "headrace_batches_held", "Batches taken and not yet done", registry=into
+        self.held = made.gauge(
+            "headrace_batches_held", "Batches taken and not yet done"
         )
-        self.refused = Counter(
+        self.refused = made.counter(
             "headrace_refused_batches",
             "Batches and syncs refused unread, by reason",
-            ["reason"],
-            registry=into,
+            "reason",
         )
-        self.unacked = Counter(
+        self.unacked = made.counter(
             "headrace_unacked_replies",
             "Successful replies that the log did not take in time",
-            _VERSION,
-            registry=into,
+            *_VERSION,
         )
-        self.ready_versions = Gauge(
-            "headrace_ready_versions", "Model versions in memory", registry=into
+        self.ready_versions = made.gauge(
+            "headrace_ready_versions", "Model versions in memory"
         )
-        self.loads = Counter(
+        self.loads = made.counter(
             "headrace_model_loads",
             "Version folders loaded, by how it ended: ready or refused",
-            ["outcome"],
-            registry=into,
+            "outcome",
         )
