@@ -114,6 +114,8 @@ class Supervisor:
             if isinstance(event, _Born):
                 self._born(event)
             else:
+                if isinstance(event, StopAsked) and not self._supervision.stopping:
+                    self._say("draining; the same signal again kills what still runs")
                 if isinstance(event, Exited):
                     self._processes.pop(event.child, None)
                     self._owed.pop(event.child, None)

@@ -247,6 +247,8 @@ class _Platform:
         self._console = console
         self._as_json = options.as_json
         self._ended = threading.Event()
+        self._printing = threading.Lock()
+        self._is_ready = False
         self._supervisor = Supervisor(
             Supervision(installation.children, installation.restart_policy),
             installation.launch,
@@ -275,27 +277,31 @@ class _Platform:
         connection = self._installation.connection
         if not await_ready(urls, ingresses, self._models, connection, self._ended):
             return
-        document = self._installation.document(self._supervisor.pids())
-        if self._as_json:
-            self._print(document)
-        else:
+        with self._printing:
+            document = self._installation.document(self._supervisor.pids())
             self._console.say(f"ready: {' '.join(document.http)} (Ctrl-C ends it)")
+            if self._as_json:
+                _print(document)
+            self._is_ready = True
 
     def _write_state(self) -> None:
         pids = self._supervisor.pids()
         self._state.write(self._installation.document(pids), list(pids.values()))
 
     def _tell_restart(self, restarted: Restarted) -> None:
-        if self._as_json:
-            child = restarted.child
-            line = {
-                "service": child.service,
-                "slot": child.slot,
-                "pid": restarted.pid,
-                "previous_exit": restarted.previous_exit,
-            }
-            self._print({"restarted": line})
+        with self._printing:
+            # The ready line is the first, and tells the processes of its time.
+            if self._as_json and self._is_ready:
+                child = restarted.child
+                line = {
+                    "service": child.service,
+                    "slot": child.slot,
+                    "pid": restarted.pid,
+                    "previous_exit": restarted.previous_exit,
+                }
+                _print({"restarted": line})
 
-    def _print(self, value: object) -> None:
-        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-        sys.stdout.flush()
+
+def _print(value: object) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()

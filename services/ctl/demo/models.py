@@ -21,7 +21,7 @@ max_batch = 16
 [padding]
 axis = "sequence"
 values = { input_ids = 0, attention_mask = 0, token_type_ids = 0 }
-edges = [16, 32, 64, 128, 256]
+edges = [8, 16, 32, 64, 128]
 """
 # On a CPU its rows take as long together as alone, so a long batch is only latency.
 _MAGIKA_TOML = "max_batch = 8\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -78,8 +79,9 @@ def demo(*, connections: int = 64) -> int:
     for text in problems:
         console.print(text, style="red")
     console.print(
-        "To keep it running: make up (or .venv/bin/headrace up); it serves "
-        f"{DATA_FOLDER / 'models'} on port 8000 until Ctrl-C."
+        f"\nTo keep it running: [bold]make up[/]. It serves {DATA_FOLDER / 'models'} "
+        "on port 8000 until Ctrl-C;\nthen, in another shell: "
+        ".venv/bin/headrace models, .venv/bin/headrace infer --help"
     )
     return 1 if problems else 0
 
@@ -202,10 +204,12 @@ def _executed(document: Document, model: str) -> tuple[int, int]:
 
 
 def _show(results: Sequence[_Result], console: Console) -> None:
-    table = Table(title="One request per input, grouped into batches on the way")
-    for heading in ("model", "sent", "answered", "accuracy", "mean batch"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
-    for heading in ("p50 ms", "p99 ms", "per second"):
+    table = Table(
+        title="One request per input, grouped into batches on the way",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("model")
+    for heading in ("sent", "answered", "accuracy", "batch", "p50 ms", "p99 ms", "/s"):
         table.add_column(heading, justify="right")
     for result in results:
         figures = result.figures
