@@ -127,6 +127,7 @@ class StatusReader:
     ) -> None:
         self._partition = TopicPartition(topic, STATUS_PARTITION)
         self._fail = fail
+        self._is_assigned = False
         self._thread = ReaderThread("status", reader, take, self._failed)
 
     def start(self) -> None:
@@ -140,8 +141,10 @@ class StatusReader:
     def _assign(self, reader: Reader) -> None:
         start, end = reader.log_range(self._partition, timeout_s=10)
         reader.assign({self._partition: max(start, end - _RECORDS_BACK)})
+        self._is_assigned = True
 
     def _failed(self, error: BusError) -> None:
         self._fail(error)
-        if isinstance(error, OffsetOutOfRange):
+        # A topic that was just made may have no leader yet.
+        if isinstance(error, OffsetOutOfRange) or not self._is_assigned:
             self._thread.do(self._assign)
