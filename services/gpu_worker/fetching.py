@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from services.gpu_worker.jobs import Job, Runnable
 __all__ = ["BatchFetched", "Fetcher"]
 
 RANGE_TIMEOUT_S = 5
+RANGE_PAUSE_S = 0.1
 
 
 class BatchFetched(NamedTuple):
@@ -77,12 +79,7 @@ class Fetcher:
     def read_to_end(self) -> None:
         """Say ``CaughtUp`` once everything is read that lies in the partition now."""
 
-        def seek_end(reader: Reader) -> None:
-            end = reader.log_range(self._partition, RANGE_TIMEOUT_S).end
-            self._ends_sought.append(end)
-            self._say_caught_up()
-
-        self._thread.do(seek_end)
+        self._thread.do(self._seek_end)
 
     def silent_us(self, now_us: int) -> int:
         """How long the thread has not turned, as far as is known: each call asks it
@@ -98,12 +95,23 @@ class Fetcher:
         self._asked = False
 
     def _find_end(self, reader: Reader) -> None:
-        try:
-            end = reader.log_range(self._partition, RANGE_TIMEOUT_S).end
-        except BusError:
-            self._thread.do(self._find_end)
-            raise
+        end = self._end(reader, self._find_end)
         self._put(Started(end))
+
+    def _seek_end(self, reader: Reader) -> None:
+        end = self._end(reader, self._seek_end)
+        self._ends_sought.append(end)
+        self._say_caught_up()
+
+    def _end(self, reader: Reader, again: Callable[[Reader], None]) -> int:
+        """The partition's end now; ``again`` runs later where the log does not say,
+        as while a new partition has no leader yet."""
+        try:
+            return reader.log_range(self._partition, RANGE_TIMEOUT_S).end
+        except BusError:
+            time.sleep(RANGE_PAUSE_S)
+            self._thread.do(again)
+            raise
 
     def _take(self, records: list[Record]) -> None:
         for record in records:
