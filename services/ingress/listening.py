@@ -64,9 +64,7 @@ class Decoder:
     def announcements(self, records: list[Record]) -> list[Announcement | Withdrawn]:
         changes: list[Announcement | Withdrawn] = []
         for record in records:
-            change: Announcement | Withdrawn | None = self._decoded(
-                "control.models", _change, record
-            )
+            change = self._decoded("control.models", _change, record)
             if change is not None:
                 changes.append(change)
         return changes
@@ -76,7 +74,7 @@ class Decoder:
         self._log.warning("read.failed", code=error.code, text=str(error))
 
     def _decoded(
-        self, kind: str, decode: Callable[[Record], T | None], record: Record
+        self, kind: str, decode: Callable[[Record], T], record: Record
     ) -> T | None:
         try:
             return decode(record)

@@ -33,6 +33,7 @@ __all__ = ["HotExchange", "InferenceProtocol"]
 
 _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
+_BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class _Unheard:
@@ -146,7 +147,7 @@ class InferenceProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # Nothing here speaks another protocol: the request is answered as if it
-            # had not asked, and the connection ends with that answer.
+            # had not asked, and the connection ends with the answer.
             self._deaf = True
         except httptools.HttpParserCallbackError as error:
             self.handler.outcomes.crashed(error)
@@ -204,8 +205,17 @@ class InferenceProtocol(HttpToolsProtocol):
             exchange = HotExchange(self)
             self.cycle = exchange
             self.handler.begin(exchange, target, self.headers)
+        elif not parser.should_upgrade():
+            self._to_asgi()
+        elif any(name in _BODY_FIELDS for name, _ in self.headers):
+            # The parser takes whatever follows such a head for the other protocol.
+            self._refuse_connection(
+                400, "this server does not upgrade: send the request without upgrade"
+            )
         else:
             self._to_asgi()
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
 
     def _to_asgi(self) -> None:
         url, headers = self.url, self.headers
@@ -218,10 +228,6 @@ class InferenceProtocol(HttpToolsProtocol):
             super().on_headers_complete()
         except (httptools.HttpParserError, UnicodeDecodeError):
             self._refuse_connection(400, "the target of the request is not a path")
-            return
-        if self.parser.should_upgrade() and self.cycle is not None:
-            # The parser stops after this message: what follows would never be read.
-            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle

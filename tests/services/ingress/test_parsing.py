@@ -4,6 +4,7 @@ import gzip
 import json
 import struct
 import zlib
+from math import inf, isnan
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_the_bare_tokens_of_triton_are_numbers() -> None:
     )
     (tensor,) = parse_json(text).tensors
     nan, *others = struct.unpack("<4f", tensor.data)
-    assert (nan != nan, others) == (True, [float("inf"), float("-inf"), 1.0])
+    assert (isnan(nan), others) == (True, [inf, -inf, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,10 @@ def test_outputs_follow_the_request_and_its_binary_flags() -> None:
         for name in "AB"
     ]
     everything = parse_json(body(*inputs), served)
-    assert everything.wanted == (WantedOutput("Y", False), WantedOutput("Y1", False))
+    assert everything.wanted == (
+        WantedOutput("Y", binary=False),
+        WantedOutput("Y1", binary=False),
+    )
     mixed = parse_json(
         body(
             *inputs,
@@ -244,7 +248,10 @@ def test_outputs_follow_the_request_and_its_binary_flags() -> None:
         ),
         served,
     )
-    assert mixed.wanted == (WantedOutput("Y1", False), WantedOutput("Y", True))
+    assert mixed.wanted == (
+        WantedOutput("Y1", binary=False),
+        WantedOutput("Y", binary=True),
+    )
 
 
 @pytest.mark.parametrize("datatype", [Datatype.FP16, Datatype.BF16])
@@ -257,7 +264,9 @@ def test_half_precision_has_no_json_form_either_way(datatype: Datatype) -> None:
     with pytest.raises(RequestError, match=f"'Y' is {datatype}, which has no JSON"):
         parse_binary(body(as_binary), b"\0" * 4, served)
     both = body(as_binary, parameters={"binary_data_output": True})
-    assert parse_binary(both, b"\0" * 4, served).wanted == (WantedOutput("Y", True),)
+    assert parse_binary(both, b"\0" * 4, served).wanted == (
+        WantedOutput("Y", binary=True),
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,7 +319,7 @@ def test_a_raw_request_is_one_row_of_the_only_input(
     parsed = parse(Head(json_bytes=0), raw, served)
     (tensor,) = parsed.tensors
     assert (tensor.shape, bytes(tensor.data)) == (shape, raw)
-    assert parsed.wanted == (WantedOutput("Y", True),)
+    assert parsed.wanted == (WantedOutput("Y", binary=True),)
 
 
 def test_a_raw_request_for_bytes_is_one_element() -> None:
