@@ -11,10 +11,11 @@ from typing import Any
 import grimp
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from headrace.embedded import KAFKA_VERSION
 from headrace.embedded.properties import server_properties
-from headrace.lifecycle.settings import GROUPS, AdminSettings, BusSettings
+from headrace.lifecycle import read_settings
 from headrace.telemetry import (
     FormerMetrics,
     IngressMetrics,
@@ -22,6 +23,9 @@ from headrace.telemetry import (
     ProcessMetrics,
     WorkerMetrics,
 )
+from services.batch_former.settings import FormerSettings
+from services.gpu_worker.settings import GpuWorkerSettings
+from services.ingress.settings import IngressSettings
 from tests.architecture.checkout import ROOT, project
 
 COMPOSE: dict[str, Any] = yaml.safe_load(
@@ -31,6 +35,11 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 STAGES = dict(
     re.findall(r"^FROM base AS (\w+)\n((?:(?!FROM ).*\n)*)", DOCKERFILE, re.MULTILINE)
 )
+SETTINGS: dict[str, type[BaseModel]] = {
+    "ingress": IngressSettings,
+    "batch_former": FormerSettings,
+    "gpu_worker": GpuWorkerSettings,
+}
 # Where the broker listens and keeps its log is another matter in a container.
 OF_THE_PLACE = {
     "advertised.listeners",
@@ -144,18 +153,13 @@ def test_kafka_in_the_container_is_set_up_as_the_embedded_one() -> None:
         assert contained[name] == embedded[name], name
 
 
-def test_no_setting_is_unknown_to_the_services() -> None:
-    names = {
-        name.removeprefix("HEADRACE_")
-        for service in COMPOSE["services"].values()
-        for name in service.get("environment", {})
-        if name.startswith("HEADRACE_")
-    }
-    assert {name.split("__")[0].lower() for name in names} - GROUPS == set()
-    fields = {"bus": BusSettings.model_fields, "admin": AdminSettings.model_fields}
-    for group, known in fields.items():
-        ours = [n for n in names if n.startswith(f"{group}__".upper())]
-        assert {n.split("__")[1].lower() for n in ours} - known.keys() == set()
+@pytest.mark.parametrize("service", SETTINGS)
+def test_a_service_takes_the_settings_it_is_given(service: str) -> None:
+    given = {k: str(v) for k, v in COMPOSE["services"][service]["environment"].items()}
+    settings = read_settings(SETTINGS[service], given).model_dump()
+    for name, value in given.items():
+        group, field = name.removeprefix("HEADRACE_").lower().split("__")
+        assert str(settings[group][field]) == value
 
 
 def test_the_image_pins_the_uv_of_the_makefile() -> None:

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from itertools import chain, pairwise
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ TOP_LEVEL = {
     "tests",
 }
 MEANINGLESS = {
-    *("base", "common", "core", "handler", "handlers", "helper", "helpers"),
+    *("base", "common", "core", "helper", "helpers"),
     *("impl", "manager", "misc", "processor", "shared", "stuff", "util", "utils"),
 }
 # Written in pieces, since this file is searched too.
@@ -51,7 +52,7 @@ REGISTRY_HOSTS = [
 MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(?:work|root|home)/[\w.-]")
 BANNER = re.compile(r"^\s*#\s*[-=*#~]{3,}", re.MULTILINE)
 # mypy and ruff refuse an ignore without a code; this adds the reason.
-BARE_IGNORE = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])$")
+IGNORE = re.compile(r"# (noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])(.*)$")
 
 CODE = sources("libs", "services", "schemas", "tests", "loadtest")
 PRODUCT = sources("libs", "services")
@@ -60,6 +61,11 @@ PACKAGES = [path for path in PRODUCT if path.name == "__init__.py"]
 
 def text_of(path: Path) -> str:
     return (ROOT / path).read_text("utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
 
 
 def texts() -> list[tuple[Path, str]]:
@@ -112,7 +118,7 @@ def test_modules_stay_short() -> None:
 def test_functions_stay_short() -> None:
     long: list[str] = []
     for path in CODE:
-        for node in ast.walk(ast.parse(text_of(path))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES_MAX:
@@ -121,9 +127,7 @@ def test_functions_stay_short() -> None:
 
 
 def test_modules_say_what_they_hold() -> None:
-    silent = [
-        str(path) for path in PRODUCT if not ast.get_docstring(ast.parse(text_of(path)))
-    ]
+    silent = [str(path) for path in PRODUCT if not ast.get_docstring(tree_of(path))]
     assert silent == []
 
 
@@ -138,14 +142,14 @@ def test_no_package_is_empty() -> None:
         for path in PACKAGES
         if path.parent not in folders
         and not any(path.parent in folder.parents for folder in folders)
-        and len(ast.parse(text_of(path)).body) == 1
+        and len(tree_of(path).body) == 1
     ]
     assert lonely == []
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=str)
 def test_a_package_lists_what_others_may_use(path: Path) -> None:
-    tree = ast.parse(text_of(path))
+    tree = tree_of(path)
     public = public_names(tree)
     declared = declared_names(tree)
     if declared is None:
@@ -158,19 +162,43 @@ def test_there_are_no_banners() -> None:
     assert [str(path) for path in CODE if BANNER.search(text_of(path))] == []
 
 
+def unexplained(text: str) -> list[str]:
+    """Ignores without a reason: behind it, in a comment above, or given on the line
+    above for the same rule."""
+    bare = []
+    above, explained = "", ""
+    for line in text.splitlines():
+        found = IGNORE.search(line)
+        if found is None:
+            explained = ""
+        else:
+            rule, reason = found[1].strip(), found[2].strip()
+            if reason or above.startswith("#"):
+                explained = rule
+            if rule != explained:
+                bare.append(line.strip())
+        above = line.lstrip()
+    return bare
+
+
 def test_every_ignore_has_a_reason() -> None:
-    """Behind it on its line, or in a comment above."""
-    bare = [
-        f"{path}: {line.strip()}"
-        for path in CODE
-        for above, line in pairwise(["", *text_of(path).splitlines()])
-        if BARE_IGNORE.search(line) and not above.lstrip().startswith("#")
-    ]
+    bare = [f"{path}: {line}" for path in CODE for line in unexplained(text_of(path))]
     ruff = project()["tool"]["ruff"]["lint"]
     codes = [*ruff["ignore"], *chain(*ruff["per-file-ignores"].values())]
     configured = text_of(Path("pyproject.toml"))
     bare += [code for code in codes if not re.search(rf'"{code}",\s+# \S', configured)]
     assert bare == []
+
+
+def test_an_ignore_without_a_reason_is_found() -> None:
+    text = """
+        import a  @ noqa: PLC0415 - slow
+        import b  @ noqa: PLC0415
+        @ mypy does not know c
+        c = 1  @ type: ignore[misc]
+        import d  @ noqa: PLC0415
+    """.replace("@", "#")
+    assert unexplained(text) == ["import d  @ noqa: PLC0415".replace("@", "#")]
 
 
 def test_the_top_level_stays_as_it_is() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from confluent_kafka.admin import AdminClient
 
 from headrace.broker import (
     KafkaAdmin,
@@ -233,6 +234,15 @@ class Pool:
     def create(self, topic: NewTopic) -> None:
         KafkaAdmin(self.bus.connection("test")).create_topics([topic], 30)
 
+    def make_anew(self, topic: str) -> None:
+        """Delete the topic and make it again, empty."""
+        admin = AdminClient({"bootstrap.servers": self.bus.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result(10)
+        self.until(lambda: topic not in admin.list_topics(timeout=10).topics)
+        for each in base_topics(self.topics, self.bus):
+            if each.name == topic:
+                self.create(each)
+
     def wait_ready(self, slot: int = 0) -> None:
         """Until the worker answers ``/readyz`` with 200."""
         address = self.until(
@@ -241,7 +251,7 @@ class Pool:
 
         def ready() -> bool:
             try:
-                with urllib.request.urlopen(f"{address}/readyz") as answer:  # noqa: S310
+                with urllib.request.urlopen(f"{address}/readyz") as answer:
                     return answer.status == 200
             except urllib.error.HTTPError:
                 return False
