@@ -118,6 +118,10 @@ class WorkerCore:
     def draining(self) -> bool:
         return self._draining
 
+    def holds(self, batch: str) -> bool:
+        """Whether the batch is taken and its done not acked."""
+        return batch in self._held
+
     @property
     def run_limit_at_us(self) -> int | None:
         """W6: no heartbeat after this instant while the same run goes on."""

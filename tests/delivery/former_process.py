@@ -1,0 +1,459 @@
+"""A batch former's process in the simulation: the shell around one production Lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, assert_never
+
+from headrace.delivery import Lane, LaneState
+from headrace.delivery.decisions import (
+    Alarm,
+    Commit,
+    Decision,
+    DropLane,
+    FetchPositions,
+    PausePartition,
+    ReadCompletions,
+    ReadRequests,
+    ReadToEnds,
+    Rejoin,
+    ResumePartition,
+    StopReading,
+    WriteBatch,
+    WriteClaim,
+    WriteDeadLetters,
+    WriteReplies,
+    WriteStale,
+    WriteSync,
+)
+from headrace.delivery.events import (
+    Assigned,
+    ClaimSeen,
+    ClaimWritten,
+    CommitEnded,
+    CommitOutcome,
+    Completed,
+    Event,
+    GapNoticed,
+    Lost,
+    OwnHeartbeatRead,
+    PartitionState,
+    PositionsFetched,
+    RequestRead,
+    RequestRejected,
+    Revoked,
+    SlotHeard,
+    StaleWritten,
+    StatusAdvanced,
+    Ticked,
+    VersionsChanged,
+    WriteEnded,
+)
+from headrace.domain import Priority, Reason, ReplyAddress, Request, Source
+from headrace.wire.topics import Topics
+from tests.delivery.broker import Partition, Producer
+from tests.delivery.builders import MS, SECOND, TOPICS
+from tests.delivery.history import Ask
+from tests.delivery.process import Process
+from tests.delivery.records import BatchRecord, SyncRecord
+from tests.delivery.scheduler import FifoScheduler
+
+if TYPE_CHECKING:
+    from tests.delivery.world import World
+
+__all__ = ["FormerProcess"]
+
+CLAIMS: Partition = (TOPICS.lanes, 0)
+COMPLETIONS: Partition = (TOPICS.completions, 0)
+GAP_US = 500 * MS
+SPIN_MAX = 200
+"""Ticks at one instant after which the lane is spinning."""
+
+
+class FormerProcess(Process):
+    """One start of the former ``instance``."""
+
+    def __init__(self, world: World, instance: int) -> None:
+        super().__init__(world)
+        self.instance = instance
+        self.uuid = f"former-{instance}-{world.next_id()}"
+        self.lane: Lane | None = None
+        self.scheduler: FifoScheduler | None = None
+        self._orders = Producer(world, self)
+        self._answers = Producer(world, self)
+        self._positions: dict[Partition, int] = {}
+        self._paused: set[Partition] = set()
+        self._readers: dict[Partition, Callable[[], None]] = {}
+        self._term = 0
+        self._ticks_at = (0, 0)
+        self._tick_at_us: int | None = None
+        self._ends: dict[Partition, int] = {}
+        self._heard: list[Event] = []
+        self._on_let_go: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        self.after(self.world.latency_us(), partial(self.world.group.join, self))
+        self.after(0, self._beat)
+
+    # -- the group
+
+    def assigned(self) -> None:
+        self.call(self._assigned)
+
+    def revoked(self, let_go: Callable[[], None]) -> None:
+        """The group waits until the lane is let go, or this process is out."""
+
+        def revoke() -> None:
+            if self.lane is None:
+                let_go()
+                return
+            self._on_let_go = let_go
+            self.tell(Revoked())
+
+        self.call(revoke)
+
+    def fenced(self) -> None:
+        """Another process has this instance id: exit 76."""
+        self.call(self.die)
+
+    def woke(self, frozen_us: int) -> None:
+        if frozen_us > GAP_US:
+            self.tell(GapNoticed())
+        self.after(self.world.random.randrange(300) * MS, self._out_of_group)
+
+    def _out_of_group(self) -> None:
+        if not self.world.group.is_member(self):
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        self.tell(Lost())
+        member = self.world.group.members.get(self.instance)
+        if member is not None and member is not self:
+            self.die()
+        else:
+            self.world.group.join(self)
+
+    def _assigned(self) -> None:
+        if not self.world.group.is_member(self) or self.lane is not None:
+            return
+        self._term += 1
+        world = self.world
+        ids = (f"b{world.next_id()}" for _ in count())
+        self.scheduler = FifoScheduler(ids, batch_max=world.batch_max)
+        self.lane = Lane(
+            0,
+            former=self.uuid,
+            worker_slots=range(world.slots),
+            topics=TOPICS,
+            scheduler=self.scheduler,
+            limits=world.limits,
+        )
+        self.tell(VersionsChanged((world.version,)))
+        for heard in self._heard:
+            self.tell(heard)
+        self.tell(Assigned())
+
+    # -- status
+
+    def _beat(self) -> None:
+        self.world.beat(self)
+        self.after(250 * MS, self._beat)
+
+    def hear(self, event: SlotHeard | StatusAdvanced, sender: Process) -> None:
+        """A heartbeat of ``sender`` was read."""
+        self._heard = [*self._heard[-4:], event]
+        if sender is self:
+            self.tell(OwnHeartbeatRead())
+        self.tell(event)
+
+    # -- the loop
+
+    def tell(self, event: Event) -> None:
+        if self.lane is None:
+            return
+        for decision in self.lane.handle(event, self.now_us()):
+            self._carry_out(decision)
+            if self.lane is None:
+                return
+        self._schedule_tick()
+
+    def _schedule_tick(self) -> None:
+        if self.lane is None:
+            return
+        wakeup_us = self.lane.wakeup_at_us()
+        if wakeup_us is None:
+            return
+        at_us = max(wakeup_us, self.now_us())
+        if self._tick_at_us is not None and self._tick_at_us <= at_us:
+            return
+        self._tick_at_us = at_us
+        self.after(at_us - self.now_us(), self._tick)
+
+    def _tick(self) -> None:
+        now_us = self.now_us()
+        if self._tick_at_us is None or self._tick_at_us > now_us:
+            return
+        self._tick_at_us = None
+        if self.lane is None:
+            return
+        if self._ends:
+            self.after(MS, self._schedule_tick)
+            return
+        wakeup_us = self.lane.wakeup_at_us()
+        if wakeup_us is not None and wakeup_us <= now_us:
+            at_us, ticks = self._ticks_at
+            self._ticks_at = (now_us, ticks + 1 if at_us == now_us else 1)
+            assert self._ticks_at[1] < SPIN_MAX, "the lane wants ticks that do nothing"
+            self.tell(Ticked())
+        self._schedule_tick()
+
+    # -- what the lane wants
+
+    def _carry_out(self, decision: Decision) -> None:  # noqa: C901 - the union
+        lane = self.lane
+        assert lane is not None
+        match decision:
+            case WriteClaim():
+                self._produce(CLAIMS, self.uuid, self._claimed, 2 * SECOND)
+            case WriteSync(slot=slot, epoch=epoch, k=k):
+                record = SyncRecord(epoch, self.uuid, k)
+                self._order(slot, epoch, record, decision.write)
+            case WriteBatch(dispatch=dispatch, epoch=epoch):
+                late_us = dispatch.latest_start_us
+                batch = BatchRecord(
+                    batch=dispatch.batch,
+                    epoch=epoch,
+                    former=self.uuid,
+                    incarnation=decision.incarnation,
+                    latest_start_log_us=None
+                    if late_us is None
+                    else self.log_us(late_us),
+                    members=dispatch.requests,
+                )
+                self._order(dispatch.slot, epoch, batch, decision.write)
+            case WriteReplies(write=write, terminals=terminals):
+                self._write_all(
+                    write,
+                    [(_reply_partition(each.reply_to), each) for each in terminals],
+                )
+            case WriteDeadLetters(write=write, letters=letters):
+                self._write_all(
+                    write, [((TOPICS.dead_letters(e.model), 0), e) for e in letters]
+                )
+            case WriteStale(write=write):
+                stale = StaleWritten(
+                    decision.topic, decision.partition, decision.ranges
+                )
+                self._write_all(write, [(COMPLETIONS, stale)])
+            case Commit():
+                self._commit(decision)
+            case FetchPositions():
+                self._fetch(decision)
+            case ReadRequests(positions=positions):
+                for topic, number, position in positions:
+                    self._read((topic, number), position)
+            case ReadCompletions(position=position):
+                self._read(COMPLETIONS, position)
+                self._read(CLAIMS, self.world.log.end(CLAIMS))
+            case ReadToEnds():
+                self._ends = {COMPLETIONS: self.world.log.end(COMPLETIONS)}
+                self._check_ends()
+            case StopReading(partitions=partitions):
+                for each in list(self._positions) if partitions is None else partitions:
+                    self._stop(each)
+            case PausePartition(topic=topic, partition=number):
+                self._paused.add((topic, number))
+            case ResumePartition(topic=topic, partition=number):
+                self._paused.discard((topic, number))
+                self._poll((topic, number))
+            case DropLane():
+                self._drop()
+            case Rejoin():
+                self._rejoin_soon()
+            case Alarm(event=event):
+                self.world.alarms.append(event)
+            case _:
+                assert_never(decision)
+
+    def _rejoin_soon(self) -> None:
+        self.after(self.world.latency_us(), self._rejoin)
+
+    def _drop(self) -> None:
+        assert self.lane is not None
+        assert self.lane.state is LaneState.OUT
+        for partition in list(self._positions):
+            self._stop(partition)
+        self.lane = self.scheduler = None
+        self._ends = {}
+        self._tick_at_us = None
+        self._term += 1
+        let_go, self._on_let_go = self._on_let_go, None
+        if let_go is not None:
+            let_go()
+
+    def die(self) -> None:
+        super().die()
+        let_go, self._on_let_go = self._on_let_go, None
+        if let_go is not None:
+            self.world.after(2 * SECOND, let_go)
+
+    # -- writing
+
+    def _claimed(self, offset: int | None) -> None:
+        self.tell(ClaimWritten(offset))
+
+    def _ended(self, term: int, write: int, offset: int | None) -> None:
+        if term == self._term:
+            self.tell(WriteEnded(write, offset))
+
+    def _order(self, slot: int, epoch: int, record: Any, write: int) -> None:
+        self.world.history.wrote_under(self, epoch)
+        partition = (TOPICS.batches, slot)
+        on_end = partial(self._ended, self._term, write)
+        self._orders.produce(partition, record, on_end, SECOND)
+
+    def _produce(
+        self,
+        partition: Partition,
+        record: Any,
+        on_end: Callable[[int | None], None],
+        timeout_us: int,
+    ) -> None:
+        term = self._term
+
+        def end(offset: int | None) -> None:
+            if term == self._term:
+                on_end(offset)
+
+        self._answers.produce(partition, record, end, timeout_us)
+
+    def _write_all(self, write: int, records: list[tuple[Partition, Any]]) -> None:
+        left = len(records)
+        offsets: list[int | None] = []
+
+        def on_end(offset: int | None) -> None:
+            nonlocal left
+            left -= 1
+            offsets.append(offset)
+            if not left:
+                acked = None not in offsets
+                self.tell(WriteEnded(write, offsets[-1] if acked else None))
+
+        for partition, record in records:
+            self._produce(partition, record, on_end, 2 * SECOND)
+
+    def _commit(self, commit: Commit) -> None:
+        term = self._term
+
+        def on_end(outcome: CommitOutcome) -> None:
+            if outcome is CommitOutcome.FENCED:
+                self.die()
+            elif term == self._term:
+                self.tell(CommitEnded(commit.commit, outcome))
+
+        self.world.group.commit(self, commit.entries, on_end)
+
+    def _fetch(self, fetch: FetchPositions) -> None:
+        term = self._term
+        log, group = self.world.log, self.world.group
+
+        def answer() -> None:
+            if term != self._term:
+                return
+            models = ("m",) if fetch.models is None else fetch.models
+            states = []
+            for model in models:
+                for priority in Priority:
+                    topic = TOPICS.requests(model)
+                    number = Topics.request_partition(0, priority)
+                    partition = (topic, number)
+                    committed, metadata = group.committed.get(partition, (None, ""))
+                    state = PartitionState(
+                        topic, number, 0, log.end(partition), committed, metadata
+                    )
+                    states.append(state)
+            end = log.end(COMPLETIONS)
+            self.after(
+                self.world.latency_us(),
+                lambda: self._answer(term, PositionsFetched(tuple(states), 0, end)),
+            )
+
+        self.after(self.world.latency_us(), answer)
+
+    def _answer(self, term: int, event: PositionsFetched) -> None:
+        if term == self._term:
+            self.tell(event)
+
+    # -- reading
+
+    def _read(self, partition: Partition, position: int) -> None:
+        self._stop(partition)
+        self._positions[partition] = position
+        reader = partial(self.call, partial(self._poll, partition))
+        self._readers[partition] = reader
+        self.world.log.subscribe(partition, reader)
+        self.after(self.world.latency_us(), partial(self._poll, partition))
+
+    def _stop(self, partition: Partition) -> None:
+        self._positions.pop(partition, None)
+        self._paused.discard(partition)
+        reader = self._readers.pop(partition, None)
+        if reader is not None:
+            self.world.log.unsubscribe(partition, reader)
+
+    def _poll(self, partition: Partition) -> None:
+        """Hand over what is there; now and then some of it once more."""
+        records = self.world.log.records[partition]
+        if partition in self._positions and self.world.faults.rereads():
+            self._positions[partition] = max(0, self._positions[partition] - 3)
+        while (position := self._positions.get(partition)) is not None:
+            if position >= len(records) or partition in self._paused:
+                break
+            self._positions[partition] = position + 1
+            self.tell(self._decode(partition, position, records[position]))
+        self._check_ends()
+
+    def _check_ends(self) -> None:
+        position = self._positions.get(COMPLETIONS)
+        if self._ends and (position is None or position >= self._ends[COMPLETIONS]):
+            self._ends = {}
+
+    def _decode(self, partition: Partition, offset: int, record: Any) -> Event:
+        if partition == COMPLETIONS:
+            return Completed(offset, record)
+        if partition == CLAIMS:
+            return ClaimSeen(offset) if record != self.uuid else Ticked()
+        source = Source(*partition, offset)
+        assert isinstance(record, Ask)
+        reply_to = record.reply_to
+        if record.is_rejected:
+            return RequestRejected(
+                source, record.id, "t", "m", reply_to, Reason.UNDECODABLE, "not ours"
+            )
+        deadline = record.deadline_log_us
+        key = f"t/{record.id}@{reply_to}" if record.made_by_us else str(source)
+        request = Request(
+            key=key,
+            id=record.id,
+            tenant="t",
+            model="m",
+            version="1",
+            shape="",
+            rows=1,
+            length=0,
+            priority=Topics.lane_and_priority(partition[1])[1],
+            arrived_us=self.now_us(),
+            deadline_us=None if deadline is None else self.mono_us(deadline),
+            reply_to=reply_to,
+            source=source,
+            tensors=(record.kind.encode(),),
+            size_bytes=10,
+            made_by_us=record.made_by_us,
+        )
+        return RequestRead(request, overdue=record.is_overdue)
+
+
+def _reply_partition(reply_to: ReplyAddress) -> Partition:
+    return (reply_to.topic, reply_to.partition or 0)

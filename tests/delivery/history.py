@@ -1,0 +1,126 @@
+"""What happened in the simulated log, and the promises that must hold of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.delivery import CommitMetadata
+from headrace.domain import (
+    DeadLetter,
+    Done,
+    MemberStatus,
+    Reason,
+    StaleWritten,
+    Terminal,
+)
+from tests.delivery.builders import TOPICS
+
+if TYPE_CHECKING:
+    from tests.delivery.broker import Partition
+    from tests.delivery.former_process import FormerProcess
+
+__all__ = ["Ask", "History", "Reply"]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request record. ``kind``: how it fares on a worker."""
+
+    id: str
+    kind: str = "good"
+    deadline_log_us: int | None = None
+    reply_to: Any = None
+    made_by_us: bool = True
+    is_rejected: bool = False
+    is_overdue: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A successful reply or result, as a worker writes it."""
+
+    ids: tuple[str, ...]
+    worker: tuple[int, int | None]
+
+
+class History:
+    """The evidence of every request, as it lands in the log (§13 of the protocol)."""
+
+    def __init__(self) -> None:
+        self.asked: dict[Partition, list[Ask]] = defaultdict(list)
+        self.successes: dict[str, int] = defaultdict(int)
+        self.errors: dict[str, list[Reason]] = defaultdict(list)
+        self.letters: dict[str, list[Reason]] = defaultdict(list)
+        self.visible: dict[str, str] = {}
+        self.ended: set[str] = set()
+        """Ids with evidence."""
+
+        self.epochs: list[int] = []
+        self._confirmed: dict[FormerProcess, set[int]] = defaultdict(set)
+        self.runs: dict[str, int] = defaultdict(int)
+
+    def appended(self, partition: Partition, record: object) -> None:
+        topic = partition[0]
+        match record:
+            case Ask():
+                self.asked[partition].append(record)
+            case Reply(ids=ids):
+                assert topic == TOPICS.replies or ".results." in topic
+                for each in ids:
+                    self.successes[each] += 1
+                    self._end(each, "success")
+            case Terminal(id=each, reason=reason):
+                assert self.asked, "an error for nothing"
+                self.errors[each].append(reason)
+                self._end(each, "error")
+            case DeadLetter(id=each, reason=reason):
+                self.letters[each].append(reason)
+                self.ended.add(each)
+            case StaleWritten(topic=topic, partition=number, ranges=ranges):
+                for first, last in ranges:
+                    for lost in range(first, last + 1):
+                        self.ended.add(self.asked[topic, number][lost].id)
+            case Done(members=members):
+                for member in members:
+                    if member.status is MemberStatus.OK:
+                        ask = self._ask_at(member.source)
+                        if ask.reply_to is None:
+                            self.successes[ask.id] += 1
+                            self.ended.add(ask.id)
+                        else:
+                            assert ask.id in self.successes, "done before its reply"
+            case _:
+                pass
+
+    def committed(
+        self,
+        process: FormerProcess,
+        partition: Partition,
+        offset: int,
+        metadata: str,
+        *,
+        is_owner: bool,
+    ) -> None:
+        """D10 and D13. A commit that was on its way when its sender let the lane go is
+        accepted, too, and starts no ownership."""
+        for ask in self.asked[partition][:offset]:
+            assert ask.id in self.ended, f"committed past {ask.id} without evidence"
+        parsed = CommitMetadata.parse(metadata)
+        assert parsed is not None
+        if parsed.epoch not in self._confirmed[process]:
+            self._confirmed[process].add(parsed.epoch)
+            if is_owner:
+                assert parsed.epoch > max(self.epochs, default=-1), "epochs fall"
+                self.epochs.append(parsed.epoch)
+
+    def wrote_under(self, process: FormerProcess, epoch: int) -> None:
+        """D13: a former decided to write under ``epoch``."""
+        assert epoch in self._confirmed[process], f"epoch {epoch} is not confirmed"
+
+    def _ask_at(self, source: Any) -> Ask:
+        return self.asked[source[:2]][source[2]]
+
+    def _end(self, each: str, what: str) -> None:
+        self.visible.setdefault(each, what)
+        self.ended.add(each)
