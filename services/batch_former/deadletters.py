@@ -36,10 +36,10 @@ def read_back(
     wanted = deque(sorted(one for one in set(offsets) if log.start <= one < log.end))
     found: dict[int, Record] = {}
     until_us = clock.now_us() + READ_BACK_US_MAX
-    position = -1
+    position = -NEAR - 1
     try:
         while wanted:
-            if not position <= wanted[0] <= position + NEAR:
+            if wanted[0] > position + NEAR:
                 position = wanted[0]
                 reader.assign({partition: position})
             for record in reader.read(RECORDS_MAX, 0.1):

@@ -144,6 +144,7 @@ class _Former:
         self._probes = ProbeServer(settings.admin, self._health, metrics)
         former_metrics = FormerMetrics(metrics)
         self._measuring = Measuring(self._topics, former_metrics, process)
+        self._leads = False
         self._inbox: Inbox[Message] = Inbox()
         self._lanes = Lanes()
         self._ownership = Ownership(self._inbox, self._reader("ranges"), self._clock)
@@ -319,6 +320,7 @@ class _Former:
             settings=self._settings.bus.leader,
         )
         self._ownership.start(leader)
+        self._leads = True
         return True
 
     @property
@@ -357,7 +359,10 @@ class _Former:
         os._exit(ExitCode.STALLED)
 
     def _fail(self, thread: str, error: BusError) -> None:
-        if not isinstance(error, OffsetOutOfRange):
+        get_log().warning("read.failed", thread=thread, text=str(error))
+        # While it starts, a reader tries again by itself: a topic that was just made
+        # may have no leader yet.
+        if self._leads and not isinstance(error, OffsetOutOfRange):
             self._inbox.put(Channel.OWNERSHIP, ThreadFailed(thread, error))
 
     def _connection(self, client: str) -> KafkaConnection:

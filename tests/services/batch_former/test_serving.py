@@ -1,0 +1,327 @@
+"""What a former does while nothing fails."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from headrace.domain import MemberStatus, ModelState, Priority, Reason
+from headrace.wire import Heartbeat, Role, decode_json
+from headrace.wire import headers as names
+from headrace.wire._generated import open_inference_pb2 as oip
+from tests.services.batch_former.pool import MODEL, Former, Pool, Worker, until
+
+pytestmark = pytest.mark.kafka
+
+StartFormer = Callable[..., Former]
+StartWorker = Callable[..., Worker]
+
+
+def test_requests_leave_in_batches_and_the_watermark_follows(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    sent = pool.requests(50, served)
+    worker = start_worker(pool)
+    start_former(pool)
+
+    batches = worker.serve(50)
+
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+    assert max(sum(batch.rows) for batch in batches) == served.max_batch
+    until("everything is committed", lambda: pool.depth().committed == 50)
+
+
+def test_only_requests_that_fit_together_share_a_batch(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    other = pool.announce(0, model="n")
+    worker = start_worker(pool)
+    kinds = {}
+    for _ in range(10):
+        kinds[pool.request(served, width=3)] = "m narrow"
+        kinds[pool.request(served, width=5)] = "m wide"
+        kinds[pool.request(other, width=3)] = "n narrow"
+    pool.producer.flush(10)
+    start_former(pool)
+
+    batches = worker.serve(30)
+
+    assert [len({kinds[each] for each in batch.ids}) for batch in batches] == [
+        1 for _ in batches
+    ]
+    assert Counter(kinds[each] for batch in batches for each in batch.ids) == {
+        "m narrow": 10,
+        "m wide": 10,
+        "n narrow": 10,
+    }
+
+
+def test_an_urgent_request_does_not_wait_behind_a_bulk_backlog(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    pool.requests(200, served, priority=Priority.BULK, timeout_s=None)
+    worker = start_worker(pool)
+    start_former(pool)
+    first = worker.next_batch()
+
+    urgent = pool.requests(1, served, priority=Priority.REALTIME)[0]
+    second = worker.next_batch()
+    until("the urgent one is read", lambda: pool.depth(Priority.REALTIME).end == 1)
+    worker.finish(first)
+    worker.finish(second)
+    following = [worker.next_batch() for _ in range(2)]
+
+    assert any(urgent in batch.ids for batch in following)
+
+
+def test_a_request_that_expired_on_its_way_is_told_so(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    worker = start_worker(pool)
+    replies = pool.reading(pool.topics.replies)
+    late = pool.requests(1, served, timeout_s=5.0, age_s=6.0)[0]
+    start_former(pool)
+
+    answers = until("a reply", replies.answers)
+
+    assert answers[late].reason is Reason.EXPIRED
+    assert worker.gets_nothing(0.3)
+    until("it is committed", lambda: pool.depth().committed == 1)
+
+
+def test_a_request_that_no_worker_takes_in_time_is_told_so(
+    pool: Pool, start_former: StartFormer
+) -> None:
+    served = pool.announce(0)
+    former = start_former(pool)
+    former.heard("lane.active")
+    replies = pool.reading(pool.topics.replies)
+
+    waiting = pool.requests(1, served, timeout_s=1.0)[0]
+    answer = until("a reply", lambda: replies.answers().get(waiting))
+
+    assert answer.reason is Reason.NO_CAPACITY
+    late_us = replies.records[0].timestamp_us
+    assert late_us / 1e6 == pytest.approx(sent_at(pool) + 1.0, abs=0.3)
+
+
+def sent_at(pool: Pool) -> float:
+    requests = pool.reading(pool.topics.requests(MODEL), 2)
+    return until("the request", requests.look)[0].timestamp_us / 1e6
+
+
+def test_a_version_that_nobody_serves_is_refused_by_name(
+    pool: Pool, start_former: StartFormer
+) -> None:
+    served = pool.announce(0)
+    unknown = pool.request(pool.announce(version="7"))
+    known = pool.request(served, timeout_s=600.0)
+    pool.producer.flush(10)
+    start_former(pool)
+    replies = pool.reading(pool.topics.replies)
+
+    answer = until("a reply", lambda: replies.answers().get(unknown))
+
+    assert answer.reason is Reason.MODEL_UNKNOWN
+    assert "'7'" in answer.text
+    assert known not in replies.answers()
+
+
+def test_what_waits_for_a_removed_version_is_refused(
+    pool: Pool, start_former: StartFormer
+) -> None:
+    served = pool.announce(0)
+    former = start_former(pool)
+    former.heard("lane.active")
+    waiting = pool.requests(1, served)[0]
+    replies = pool.reading(pool.topics.replies)
+    queued = until("it is queued", lambda: queues(pool))
+
+    pool.withdraw(0)
+    answer = until("a reply", lambda: replies.answers().get(waiting))
+
+    assert queued[0].requests == 1
+    assert answer.reason is Reason.MODEL_UNAVAILABLE
+
+
+def queues(pool: Pool) -> list[object]:
+    """What the newest heartbeat of a former says of its queues."""
+    status = pool.reading(pool.topics.status)
+    beats = [decode_json(Heartbeat, record) for record in status.look()]
+    formers = [beat for beat in beats if beat.role is Role.BATCH_FORMER]
+    return [queue for lane in formers[-1].lanes for queue in lane.load.queues]
+
+
+def test_an_unloading_version_still_gets_what_is_queued(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    sent = pool.requests(3, served)
+    pool.announce(0, state=ModelState.UNLOADING)
+    worker = start_worker(pool)
+    start_former(pool)
+
+    batches = worker.serve(3)
+
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+
+
+def test_a_model_that_appears_later_is_served(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    worker = start_worker(pool)
+    former = start_former(pool)
+    former.heard("lane.active")
+
+    served = pool.announce(0)
+    sent = pool.requests(3, served)
+
+    batches = worker.serve(3)
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+
+
+def test_a_record_that_cannot_be_read_is_kept_and_the_partition_goes_on(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    topic = pool.topics.requests(MODEL)
+    headers = [
+        (names.CE_ID, b"broken"),
+        (names.REPLY_TOPIC, pool.topics.replies.encode()),
+        ("mine", b"kept"),
+    ]
+    pool.produce(topic, 2, b"\xff\xff", key=b"k", headers=headers)
+    pool.produce(topic, 2, None, headers=[(names.CE_ID, b"empty")])
+    pool.produce(
+        topic,
+        2,
+        b"",
+        headers=[(names.CE_ID, b"astray"), (names.REPLY_TOPIC, b"elsewhere")],
+    )
+    sent = pool.requests(1, served)
+    worker = start_worker(pool)
+    start_former(pool)
+
+    assert worker.serve(1)[0].ids == sent
+    letters = pool.reading(pool.topics.dead_letters(MODEL))
+    until("three dead letters", lambda: len(letters.look()) == 3)
+    found = {dict(one.headers)[names.CE_ID]: one for one in letters.records}
+    broken = dict(found[b"broken"].headers)
+    assert (found[b"broken"].key, found[b"broken"].value) == (b"k", b"\xff\xff")
+    assert broken["mine"] == b"kept"
+    assert broken[names.REASON] == b"undecodable"
+    assert broken[names.SOURCE] == f"{topic}/2/0".encode()
+    assert dict(found[b"astray"].headers)[names.REASON] == b"reply_address"
+    replies = pool.reading(pool.topics.replies)
+    reply = dict(until("a plain reply", replies.look)[0].headers)
+    assert (reply[names.CE_ID], reply[names.REASON]) == (b"broken", b"undecodable")
+    until("all is committed", lambda: pool.depth().committed == 4)
+
+
+def test_a_record_made_by_hand_is_served_with_defaults(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    pool.announce(0)
+    request = oip.ModelInferRequest(model_name=MODEL, id="mine")
+    x = request.inputs.add(name="x", datatype="FP32", shape=[1, 2])
+    x.contents.fp32_contents.extend([1.0, 2.0])
+    pool.produce(
+        pool.topics.requests(MODEL),
+        1,
+        request.SerializeToString(),
+        headers=[
+            (names.CE_ID, b"1"),
+            (names.MODEL, MODEL.encode()),
+            (names.REPLY_TOPIC, pool.topics.replies.encode()),
+        ],
+    )
+    worker = start_worker(pool)
+    start_former(pool)
+
+    batch = worker.next_batch()
+
+    assert (batch.ids, batch.client_ids, batch.rows) == (["1"], ["mine"], [1])
+    assert [one and one.partition for one in batch.addresses] == [None]
+    assert bytes(batch.tensors[0].data) == b"\0\0\x80?\0\0\0@"
+
+
+def test_a_failed_batch_runs_again_one_by_one_and_the_culprit_alone_fails(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    sent = pool.requests(3, served)
+    worker = start_worker(pool)
+    start_former(pool)
+    replies = pool.reading(pool.topics.replies)
+
+    together = worker.next_batch()
+    worker.finish(together, MemberStatus.RETRY, "model_error", "it broke")
+    for _ in sent:
+        alone = worker.next_batch()
+        assert len(alone.ids) == 1
+        if alone.ids == [sent[1]]:
+            worker.finish(alone, MemberStatus.RETRY, "model_error", "it broke")
+        else:
+            worker.finish(alone)
+    answers = until("the culprit's answer", replies.answers)
+
+    assert len(together.ids) == 3
+    assert {each: answer.reason for each, answer in answers.items()} == {
+        sent[1]: Reason.MODEL_ERROR
+    }
+    until("all is committed", lambda: pool.depth().committed == 3)
+
+
+def test_reading_stops_at_its_limit_and_goes_on_below_it(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    sent = pool.requests(300, served, timeout_s=600.0)
+    limits = {
+        "HEADRACE_DELIVERY__UNSETTLED_MAX": "20",
+        "HEADRACE_FORMER__RECORDS_MAX": "5",
+    }
+    former = start_former(pool, **limits)
+    former.heard("lane.active")
+    until("requests are queued", lambda: queues(pool))
+
+    held = [queue.requests for queue in queues(pool)]
+    batches = start_worker(pool).serve(300)
+
+    # What is in the inbox when the reader pauses is still taken: two messages.
+    assert 20 <= held[0] <= 35
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+
+
+def test_it_drains_on_sigterm_and_says_how_it_is(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    worker = start_worker(pool)
+    former = start_former(pool)
+    former.heard("lane.active")
+    pool.requests(5, served)
+    worker.serve(5)
+    metrics = get(f"{former.admin()}/metrics")
+    ready = get(f"{former.admin()}/readyz")
+
+    code = former.stop()
+
+    assert ready == "ok\n"
+    assert 'headrace_batch_requests_sum{model="m",version="1"} 5.0' in metrics
+    assert 'headrace_lane_takeovers_total{lane="0"} 1.0' in metrics
+    assert code == 0
+    assert pool.depth().committed == 5
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        text: str = answer.read().decode()
+    return text
