@@ -141,20 +141,20 @@ BUGS = [
     Bug(
         "the credit ahead is used at once",
         "slots.py",
-        "        return slot.running_until_us() - ahead_us\n",
-        "        return 0\n",
+        "        opens_at_us = slot.running_until_us() - ahead_us\n",
+        "        opens_at_us = 0\n",
     ),
     Bug(
         "a slot without a credit may be sent to",
         "slots.py",
-        "        if slot.credits_free <= 0:\n            return None\n",
+        "        if slot.credits_free <= 0:\n            return\n",
         "",
     ),
     Bug(
         "a busy worker comes before an idle one",
         "slots.py",
-        "slots.sort(key=lambda slot: bool(slot.batches))",
-        "slots.sort(key=lambda slot: not slot.batches)",
+        "for _, number in self._idle:",
+        "for _, number in self._ahead + self._idle:",
     ),
     Bug(
         "times may fall with more rows",

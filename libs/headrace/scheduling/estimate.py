@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
 
-__all__ = ["RunTimes"]
+__all__ = ["PacedTimes", "RunTimes"]
 
 SAMPLES_FIT = 256
 SAMPLES_STEP = 64
@@ -166,3 +166,26 @@ class RunTimes:
         beta = max((us_high - us_low) / (rows_high - rows_low), 0.0)
         beta = min(beta, mean_us / mean_rows)
         return mean_us - beta * mean_rows, beta
+
+
+class PacedTimes:
+    """The run times of a worker that takes ``pace`` times as long as the mean."""
+
+    def __init__(self, times: RunTimes, pace: float) -> None:
+        self._times = times
+        self._pace = pace
+        self.rows_max = times.rows_max
+        self.ladder_up = times.ladder_up
+        self.ladder_down = times.ladder_down
+
+    def expected(self, rows: int) -> int:
+        return int(self._times.expected(rows) * self._pace)
+
+    def bound(self, rows: int) -> int:
+        return int(self._times.bound(rows) * self._pace)
+
+    def extreme(self, rows: int) -> int:
+        return int(self._times.extreme(rows) * self._pace)
+
+    def rows_within(self, time_us: int) -> int:
+        return self._times.rows_within(int(time_us / self._pace))

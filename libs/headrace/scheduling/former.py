@@ -29,20 +29,18 @@ from headrace.domain import (
 )
 from headrace.scheduling.backlog import Backlog, Line
 from headrace.scheduling.bulk import BulkLimit
+from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
-from headrace.scheduling.selection import Selection, Terms, select
+from headrace.scheduling.selection import Selection, Terms, Times, select
 from headrace.scheduling.settings import SchedulingSettings
 from headrace.scheduling.shares import Shares
 from headrace.scheduling.slots import UNKNOWN_RUN_US, Slot, Slots
+from headrace.scheduling.waiting import send_at
 
 __all__ = ["BatchFormer"]
 
 
-GAIN_MIN = 0.03
-"""Least saving per row for which a batch waits for the next ladder step."""
-COMPANY_MIN = 0.5
-"""Expected arrivals before the last moment, below which nobody is waited for."""
 COMPANION_CHARGE = 0.25
 """Part of its cost that a request pays when it rides in a more urgent batch."""
 
@@ -53,6 +51,7 @@ class Choice(NamedTuple):
     line: Line
     priority: int
     slot: Slot
+    times: Times
     chosen: Selection
     reason: ReleaseReason
     start_us: int
@@ -134,12 +133,11 @@ class BatchFormer:
         self._sendable_at_us = None
         if not len(self._backlog):
             return None
-        slots = self._slots.open_at(now_us, ahead_us=2 * self._backlog.control_us)
-        if not slots:
+        if not self._slots.advance(now_us, ahead_us=2 * self._backlog.control_us):
             return None
         for priority, is_owed in self._bands_in_order(now_us):
             for line in self._backlog.by_urgency(priority):
-                slot = self._slot_for(line, priority, slots)
+                slot = self._slot_for(line, priority)
                 if slot is None:
                     continue
                 choice = self._consider(line, priority, slot, now_us, decisions)
@@ -163,6 +161,9 @@ class BatchFormer:
         band = line.queue.bands[priority]
         if not band:
             return None
+        times: Times = line.times
+        if slot.pace != 1.0:
+            times = PacedTimes(line.times, slot.pace)
         rows_max = line.served.max_batch
         if priority == Priority.BULK:
             rows_max = self._bulk_rows(line, band.head, now_us)
@@ -178,17 +179,25 @@ class BatchFormer:
             gate=self._settings.gate,
         )
         chosen = select(
-            band.first(2 * rows_max, self._tenants), line.times, self._tenants, terms
+            band.first(2 * rows_max, self._tenants), times, self._tenants, terms
         )
         if chosen is None:
             return None
-        send_at_us, reason = self._send_at(line, priority, chosen, terms, slot, now_us)
+        send_at_us, reason = send_at(
+            line,
+            chosen,
+            terms,
+            slot,
+            deferral=self._deferral(line, priority),
+            control_us=self._backlog.control_us,
+            now_us=now_us,
+        )
         if send_at_us > now_us:
             earliest = self._sendable_at_us
             if earliest is None or send_at_us < earliest:
                 self._sendable_at_us = send_at_us
             return None
-        return Choice(line, priority, slot, chosen, reason, start_us)
+        return Choice(line, priority, slot, times, chosen, reason, start_us)
 
     def _bands_in_order(self, now_us: int) -> list[tuple[int, bool]]:
         """Priorities with work: those owed their share first, then by urgency."""
@@ -217,13 +226,12 @@ class BatchFormer:
             for line in self._backlog.busy[Priority.BULK].values()
         )
 
-    @staticmethod
-    def _slot_for(line: Line, priority: int, slots: list[Slot]) -> Slot | None:
+    def _slot_for(self, line: Line, priority: int) -> Slot | None:
         """The first open slot that has the version, unless the head avoids it."""
         has = line.slots()
         avoid = line.head(priority).request.avoid
         found: Slot | None = None
-        for slot in slots:
+        for slot in self._slots.open():
             if slot.number in has:
                 if slot.number != avoid:
                     return slot
@@ -242,41 +250,6 @@ class BatchFormer:
         run_us = line.times.expected(head.request.rows)
         return head.request.rows if self._shares.is_owed(Priority.BULK, run_us) else 0
 
-    def _send_at(
-        self,
-        line: Line,
-        priority: int,
-        chosen: Selection,
-        terms: Terms,
-        slot: Slot,
-        now_us: int,
-    ) -> tuple[int, ReleaseReason]:
-        """When the batch leaves, and why then."""
-        if line.alone:
-            return now_us, ReleaseReason.ALONE
-        if chosen.rows >= line.served.max_batch:
-            return now_us, ReleaseReason.FULL
-        eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
-        deferral = self._deferral(line, priority)
-        if not deferral or chosen.leaves_some or chosen.victims:
-            return now_us, eager
-        if chosen.rows >= terms.target_rows:
-            return now_us, ReleaseReason.TARGET
-        times = line.times
-        rows = chosen.rows
-        invalid_us = (
-            chosen.deadline_us - times.bound(rows) - self._backlog.response_us
-        ) - self._backlog.control_us
-        rate = line.demand.rows_per_us(now_us)
-        step = times.ladder_up(min(rows + 1, times.rows_max))
-        gain = 1 - (times.expected(step) * rows) / (times.expected(rows) * step)
-        if gain < GAIN_MIN or rate * (invalid_us - now_us) < COMPANY_MIN:
-            return now_us, eager
-        front_us = invalid_us - (times.bound(step) - times.bound(rows))
-        oldest_us = min(entry.request.arrived_us for entry in chosen.members)
-        wait_until = oldest_us + int(deferral * (front_us - oldest_us))
-        return min(invalid_us, wait_until), ReleaseReason.DEADLINE
-
     def _deferral(self, line: Line, priority: int) -> float:
         """Bulk work of the same line rides along; that of others needs a gap."""
         bulk = self._backlog.busy[Priority.BULK].values()
@@ -291,7 +264,7 @@ class BatchFormer:
         members = chosen.members
         if not chosen.leaves_some and not chosen.victims and not line.alone:
             members = [*members, *self._companions(choice, now_us)]
-        times = line.times
+        times = choice.times
         rows = sum(entry.request.rows for entry in members)
         expected_us = times.expected(rows)
         latest_us = max(entry.deadline_us for entry in members)
@@ -334,7 +307,7 @@ class BatchFormer:
         of what it would cost in a batch of its own. They stay within the deadlines
         of the batch, and lengthen it by no more than a bulk run may take."""
         line, chosen = choice.line, choice.chosen
-        times = line.times
+        times = choice.times
         room = line.served.max_batch
         if chosen.deadline_us != NEVER_US:
             spare_us = chosen.deadline_us - choice.start_us - self._backlog.response_us
@@ -436,12 +409,12 @@ class BatchFormer:
         self._slots.changed(slot, now_us=now_us, ahead_us=2 * self._backlog.control_us)
 
     def _end_batch(self, event: BatchEnded, now_us: int) -> None:
-        key, rows = self._running.pop(event.batch, (None, 0))
-        if key is not None and event.run_us is not None:
-            times = self._backlog.times_of(key)
-            if times is not None:
-                times.observe(rows, event.run_us)
         slot = self._slots.get(event.slot)
+        key, rows = self._running.pop(event.batch, (None, 0))
+        times = None if key is None else self._backlog.times_of(key)
+        if times is not None and event.run_us is not None:
+            self._slots.observe_pace(slot, event.run_us / times.expected(rows))
+            times.observe(rows, int(event.run_us / slot.pace))
         if slot.batches.pop(event.batch, None) is not None:
             # The done record took a hop, so the next run is already that old.
             slot.started_us = now_us - self._backlog.control_us

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from headrace.scheduling.estimate import RunTimes
+from headrace.scheduling.estimate import PacedTimes, RunTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.queue import NEVER_US, Entry
 
-__all__ = ["Selection", "Terms", "select"]
+__all__ = ["Selection", "Terms", "Times", "select"]
+
+Times = RunTimes | PacedTimes
 
 
 class Terms(NamedTuple):
@@ -47,7 +49,7 @@ class Selection(NamedTuple):
 
 
 def select(
-    band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
+    band: Sequence[Entry], times: Times, tenants: TenantClocks, terms: Terms
 ) -> Selection | None:
     """The best batch from ``band``, entries of one priority in order of deadline.
 
@@ -90,14 +92,14 @@ def _rows_available(pool: Sequence[Entry], terms: Terms) -> int:
     return rows
 
 
-def _rows_fitting(deadline_us: int, times: RunTimes, terms: Terms) -> int:
+def _rows_fitting(deadline_us: int, times: Times, terms: Terms) -> int:
     if deadline_us == NEVER_US:
         return terms.rows_max
     return times.rows_within(deadline_us - terms.start_us - terms.response_us)
 
 
 def _through_the_gate(
-    band: Sequence[Entry], times: RunTimes, tenants: TenantClocks, terms: Terms
+    band: Sequence[Entry], times: Times, tenants: TenantClocks, terms: Terms
 ) -> tuple[Sequence[Entry], list[Entry]]:
     """Set tenants out of profile aside; if that is not enough, give heads up."""
     window = _window(band, tenants, terms)
@@ -121,9 +123,7 @@ def _window(band: Sequence[Entry], tenants: TenantClocks, terms: Terms) -> int:
     return len(band) if tenants.contended else 2 * terms.rows_max
 
 
-def _sizes_behind(
-    band: Sequence[Entry], times: RunTimes, terms: Terms
-) -> Iterator[int]:
+def _sizes_behind(band: Sequence[Entry], times: Times, terms: Terms) -> Iterator[int]:
     """The target, then what remains behind each of the last entries that would fit
     in a batch of just that: skipping heads one by one, without visiting those that
     have a whole target behind them."""
@@ -147,7 +147,7 @@ def _in_profile(band: Sequence[Entry], tenants: TenantClocks) -> list[Entry]:
 def _fill(
     pool: Sequence[Entry],
     rows: int,
-    times: RunTimes,
+    times: Times,
     tenants: TenantClocks,
     terms: Terms,
 ) -> list[Entry]:
@@ -202,7 +202,7 @@ def _by_share(
     return order
 
 
-def _urgent_before(rows: int, times: RunTimes, terms: Terms) -> int:
+def _urgent_before(rows: int, times: Times, terms: Terms) -> int:
     """Whoever's deadline is earlier cannot wait for one more batch."""
     return (
         terms.start_us
@@ -212,7 +212,7 @@ def _urgent_before(rows: int, times: RunTimes, terms: Terms) -> int:
     )
 
 
-def _cheaper_size(rows: int, times: RunTimes) -> int:
+def _cheaper_size(rows: int, times: Times) -> int:
     """A smaller ladder step that costs less per row, or 0 (a stepped profile)."""
     down = times.ladder_down(rows)
     if down and times.expected(down) * rows < times.expected(rows) * down:
@@ -221,7 +221,7 @@ def _cheaper_size(rows: int, times: RunTimes) -> int:
 
 
 def _anyone_urgent(
-    pool: Sequence[Entry], rows: int, times: RunTimes, terms: Terms
+    pool: Sequence[Entry], rows: int, times: Times, terms: Terms
 ) -> bool:
     """Whether someone whom a batch of ``rows`` would leave behind cannot wait."""
     left = rows

@@ -1,15 +1,21 @@
-"""The worker slots as the scheduler sees them: credits, and when each is free."""
+"""The worker slots as the scheduler sees them: credits, speed, when each is free."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from math import log2
 
 __all__ = ["Slot", "Slots"]
 
 UNKNOWN_RUN_US = 10_000
 """Assumed of a batch that an earlier owner of the lane sent."""
+PACE_MEMORY = 0.1
+PACE_EQUAL = 0.15
+"""A smaller difference in speed is taken for noise."""
+PACE_STEPS_PER_OCTAVE = 4
+"""Slots within a fifth of each other's speed count as equally fast."""
 
 
 class Slot:
@@ -23,9 +29,20 @@ class Slot:
         self.started_us = 0
         """When the first of ``batches`` started, as far as we can tell."""
 
+        self.pace = 1.0
+        """Its run times over those of the slots' mean; 1 within :data:`PACE_EQUAL`."""
+
+        self.ratio = 1.0
+        """Its recent run times over the expected ones."""
+
     @property
     def usable(self) -> bool:
         return self.credits_free > 0 or bool(self.batches)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Fast slots first, then low numbers, so that high ones can drain."""
+        return round(PACE_STEPS_PER_OCTAVE * log2(self.pace)), self.number
 
     def running_until_us(self) -> int:
         """Expected end of the running batch."""
@@ -51,13 +68,17 @@ class Slots:
 
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
-        self._open: list[int] = []
+        self._ratios = 0.0
+        self._idle: list[tuple[tuple[int, int], int]] = []
+        self._ahead: list[tuple[tuple[int, int], int]] = []
+        self._place: dict[int, tuple[bool, tuple[int, int]]] = {}
         self._opening: list[tuple[int, int]] = []
 
     def get(self, number: int) -> Slot:
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = Slot(number)
+            self._ratios += slot.ratio
         return slot
 
     def __iter__(self) -> Iterator[Slot]:
@@ -65,35 +86,49 @@ class Slots:
 
     def changed(self, slot: Slot, *, now_us: int, ahead_us: int) -> None:
         """Find out anew when ``slot`` may be sent to."""
-        place = bisect_left(self._open, slot.number)
-        is_open = place < len(self._open) and self._open[place] == slot.number
-        opens_at = self._opens_at_us(slot, now_us, ahead_us)
-        if opens_at is not None and opens_at <= now_us:
-            if not is_open:
-                insort(self._open, slot.number)
+        place = self._place.pop(slot.number, None)
+        if place is not None:
+            is_idle, rank = place
+            found = self._idle if is_idle else self._ahead
+            del found[bisect_left(found, (rank, slot.number))]
+        if slot.credits_free <= 0:
             return
-        if is_open:
-            del self._open[place]
-        if opens_at is not None:
-            heappush(self._opening, (opens_at, slot.number))
+        if not slot.batches:
+            self._open(slot, is_idle=True)
+            return
+        opens_at_us = slot.running_until_us() - ahead_us
+        if opens_at_us <= now_us:
+            self._open(slot, is_idle=False)
+        else:
+            heappush(self._opening, (opens_at_us, slot.number))
 
-    def open_at(self, now_us: int, *, ahead_us: int) -> list[Slot]:
-        """Slots that may be sent to now: idle ones first, then by number."""
+    def advance(self, now_us: int, *, ahead_us: int) -> bool:
+        """Open what is due; whether any slot may be sent to."""
         while self._opening and self._opening[0][0] <= now_us:
             _, number = heappop(self._opening)
             self.changed(self._slots[number], now_us=now_us, ahead_us=ahead_us)
-        slots = [self._slots[number] for number in self._open]
-        slots.sort(key=lambda slot: bool(slot.batches))
-        return slots
+        return bool(self._idle or self._ahead)
+
+    def open(self) -> Iterator[Slot]:
+        """Slots that may be sent to: idle ones first, each kind by rank."""
+        for _, number in self._idle:
+            yield self._slots[number]
+        for _, number in self._ahead:
+            yield self._slots[number]
 
     def next_opening_us(self) -> int | None:
         """A bound below which no further slot opens by itself."""
         return self._opening[0][0] if self._opening else None
 
-    @staticmethod
-    def _opens_at_us(slot: Slot, now_us: int, ahead_us: int) -> int | None:
-        if slot.credits_free <= 0:
-            return None
-        if not slot.batches:
-            return now_us
-        return slot.running_until_us() - ahead_us
+    def observe_pace(self, slot: Slot, ratio: float) -> None:
+        """A run of ``slot`` took ``ratio`` times what was expected of the mean."""
+        before = slot.ratio
+        slot.ratio += (min(max(ratio, 0.1), 10.0) - before) * PACE_MEMORY
+        self._ratios += slot.ratio - before
+        pace = slot.ratio * len(self._slots) / self._ratios
+        slot.pace = pace if abs(pace - 1.0) > PACE_EQUAL else 1.0
+
+    def _open(self, slot: Slot, *, is_idle: bool) -> None:
+        rank = slot.rank
+        insort(self._idle if is_idle else self._ahead, (rank, slot.number))
+        self._place[slot.number] = is_idle, rank

@@ -1,0 +1,54 @@
+"""Whether a batch leaves now or waits for company, although a worker is idle.
+
+Only an idle worker poses the question: without a free credit the queue grows by
+itself, and is looked at anew when the credit comes.
+"""
+
+from __future__ import annotations
+
+from headrace.domain import ReleaseReason
+from headrace.scheduling.backlog import Line
+from headrace.scheduling.selection import Selection, Terms
+from headrace.scheduling.slots import Slot
+
+__all__ = ["send_at"]
+
+GAIN_MIN = 0.03
+"""Least saving per row for which a batch waits for the next ladder step."""
+COMPANY_MIN = 0.5
+"""Expected arrivals before the last moment, below which nobody is waited for."""
+
+
+def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
+    line: Line,
+    chosen: Selection,
+    terms: Terms,
+    slot: Slot,
+    *,
+    deferral: float,
+    control_us: int,
+    now_us: int,
+) -> tuple[int, ReleaseReason]:
+    """When the batch leaves, and why then. ``deferral`` is the part of the time that
+    it could wait without harm which it does wait."""
+    if line.alone:
+        return now_us, ReleaseReason.ALONE
+    if chosen.rows >= line.served.max_batch:
+        return now_us, ReleaseReason.FULL
+    eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
+    if not deferral or chosen.leaves_some or chosen.victims:
+        return now_us, eager
+    if chosen.rows >= terms.target_rows:
+        return now_us, ReleaseReason.TARGET
+    times = line.times
+    rows = chosen.rows
+    invalid_us = chosen.deadline_us - times.bound(rows) - terms.response_us - control_us
+    rate = line.demand.rows_per_us(now_us)
+    step = times.ladder_up(min(rows + 1, times.rows_max))
+    gain = 1 - (times.expected(step) * rows) / (times.expected(rows) * step)
+    if gain < GAIN_MIN or rate * (invalid_us - now_us) < COMPANY_MIN:
+        return now_us, eager
+    front_us = invalid_us - (times.bound(step) - times.bound(rows))
+    oldest_us = min(entry.request.arrived_us for entry in chosen.members)
+    wait_until_us = oldest_us + int(deferral * (front_us - oldest_us))
+    return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE
