@@ -23,46 +23,48 @@ __all__ = ["Announcements", "Announcer"]
 
 
 class Announcer:
-    """Writes announcements and tombstones; what is not acked is written again."""
+    """Writes announcements and tombstones; what failed is written again."""
 
     def __init__(self, producer: Producer, topic: str, slot: int) -> None:
         self._producer = producer
         self._topic = topic
         self._slot = slot
         self._lock = threading.Lock()
-        self._unacked: dict[bytes, bytes | None] = {}
+        self._latest: dict[bytes, bytes | None] = {}
+        self._failed: set[bytes] = set()
 
     def say(self, key: VersionKey, announcement: Announcement | None) -> None:
         """None: the version left this slot for good."""
         value = None if announcement is None else encode_json(announcement)
         record_key = announcement_key(key.model, key.version, self._slot)
         with self._lock:
-            self._unacked[record_key] = value
-            self._produce(record_key, value)
+            self._latest[record_key] = value
+            self._produce(record_key)
 
     def repeat(self) -> None:
         """Write again what failed; call it now and then."""
         with self._lock:
-            for key, value in self._unacked.items():
-                self._produce(key, value)
+            failed, self._failed = self._failed, set()
+            for key in failed:
+                self._produce(key)
 
-    @property
-    def all_acked(self) -> bool:
-        return not self._unacked
-
-    def _produce(self, key: bytes, value: bytes | None) -> None:
+    def _produce(self, key: bytes) -> None:
         def end(delivery: Delivery) -> None:
-            with self._lock:
-                is_latest = self._unacked.get(key, b"") == value
-                if delivery.error is None and is_latest:
-                    self._unacked.pop(key, None)
+            if delivery.error is not None:
+                with self._lock:
+                    self._failed.add(key)
 
         try:
             self._producer.produce(
-                self._topic, 0, value, key=key, headers=JSON_HEADERS, on_delivery=end
+                self._topic,
+                0,
+                self._latest[key],
+                key=key,
+                headers=JSON_HEADERS,
+                on_delivery=end,
             )
         except BusError:
-            return  # it stays unacked
+            self._failed.add(key)
 
 
 class Announcements:

@@ -78,7 +78,6 @@ class Fetcher:
 
     def read_to_end(self) -> None:
         """Say ``CaughtUp`` once everything is read that lies in the partition now."""
-
         self._thread.do(self._seek_end)
 
     def silent_us(self, now_us: int) -> int:
