@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.domain import Tensor
+from headrace.errors import RequestError
 from headrace.wire.tensors import to_json
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal
@@ -48,13 +49,15 @@ def result_answer(
 ) -> tuple[bytes, Sequence[Piece]]:
     """Header lines and body of a result, in the form that the client asked for.
 
-    Raises :class:`headrace.errors.RequestError` for an output that has no JSON form.
+    Raises :class:`RequestError` for an output that is not there, or has no JSON form.
     """
     by_name = {output.name: output for output in outputs}
     described = []
     raws: list[Piece] = []
     for name, binary in exchange.wanted:
-        output = by_name[name]
+        output = by_name.get(name)
+        if output is None:
+            raise RequestError(f"the model's answer lacks the output '{name}'")
         if binary:
             described.append(
                 _described(

@@ -96,16 +96,12 @@ def cold_app(
             HTTPStatus.INTERNAL_SERVER_ERROR, "an error of this server, see its log"
         )
 
-    return _RawPath(
-        Starlette(
-            routes=routes,
-            exception_handlers={
-                HTTPException: _http_error,
-                RequestError: _refused,
-                Exception: crashed,
-            },
-        )
+    app = Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: _http_error, Exception: crashed},
     )
+    app.router.redirect_slashes = False
+    return _RawPath(app)
 
 
 class _RawPath:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.delivery.roster import Roster
+from headrace.delivery import Roster
 from headrace.domain import Reason, ServedVersion
 from headrace.errors import RequestError
 from headrace.registry import Catalog, VersionInfo

@@ -24,7 +24,7 @@ from headrace.broker import (
     TopicPartition,
 )
 from headrace.clock import SystemClock
-from headrace.delivery.logtime import LogClock
+from headrace.delivery import LogClock
 from headrace.domain import ReplyAddress
 from headrace.errors import BusError, SetupError
 from headrace.lifecycle import (
@@ -42,6 +42,7 @@ from headrace.lifecycle import (
 )
 from headrace.telemetry import (
     IngressMetrics,
+    LogSettings,
     MetricsRegistry,
     ProcessMetrics,
     configure_logs,
@@ -84,6 +85,8 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="services.ingress")
     parser.add_argument("--slot", type=int, default=0)
     slot = parser.parse_args().slot
+    # For what is wrong with the settings themselves.
+    configure_logs(LogSettings(), service="ingress", slot=slot)
     run_to_exit(
         lambda: serve(
             read_settings(IngressSettings, os.environ), slot, drain_on_signals()

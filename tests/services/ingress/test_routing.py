@@ -1,6 +1,6 @@
 """Which lane takes a request (D3): silence is measured in the log."""
 
-from headrace.delivery.roster import Roster
+from headrace.delivery import Roster
 from services.ingress.routing import LaneRouter
 
 SECOND_US = 1_000_000

@@ -1,0 +1,147 @@
+"""An ingress as a process: it starts, drains, refuses a bad start, and shares a log."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from headrace.wire import ServiceState
+from tests.services.ingress.pipeline import ROOT, IngressProcess, Pipeline, until
+
+pytestmark = pytest.mark.kafka
+
+BODY = {"inputs": [{"name": "X", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}]}
+
+
+def infer(ingress: IngressProcess, model: str, **headers: str) -> httpx.Response:
+    return httpx.post(
+        f"{ingress.url}/v2/models/{model}/infer",
+        json=BODY,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        timeout=20,
+        verify=False,  # noqa: S501 - it is http, and loading authorities is slow
+    )
+
+
+def test_sigterm_drains_and_ends_with_0(pipeline: Pipeline) -> None:
+    with IngressProcess(pipeline.bus, slot=3) as ingress:
+        idle = socket.create_connection(ingress.address, timeout=10)
+        with ThreadPoolExecutor(8) as pool:
+            waiting = [
+                pool.submit(infer, ingress, "silent", headrace_timeout_ms="1500")
+                for _ in range(8)
+            ]
+            until(lambda: len(unanswered(ingress)) == 8)
+            ingress.process.send_signal(signal.SIGTERM)
+            answers = [each.result() for each in waiting]
+        assert [answer.status_code for answer in answers] == [504] * 8
+        assert {answer.headers["connection"] for answer in answers} == {"close"}
+        assert idle.recv(1) == b""
+        idle.close()
+        assert ingress.process.wait(10) == 0
+    assert ingress.logged("drain.started", unanswered=8)
+    assert ingress.logged("drain.ended", unanswered=0)
+
+
+def unanswered(ingress: IngressProcess) -> list[str]:
+    """As many entries as requests are in flight."""
+    text = httpx.get(f"{ingress.url}/metrics").text
+    (line,) = (
+        line for line in text.splitlines() if line.startswith("headrace_requests_in_f")
+    )
+    return ["request"] * int(float(line.split()[1]))
+
+
+def test_two_ingresses_get_the_answers_to_their_own_requests(
+    pipeline: Pipeline,
+) -> None:
+    with (
+        IngressProcess(pipeline.bus, slot=4) as first,
+        IngressProcess(pipeline.bus, slot=5) as second,
+        ThreadPoolExecutor(16) as pool,
+    ):
+        asked = [
+            pool.submit(infer, (first, second)[number % 2], "echo")
+            for number in range(100)
+        ]
+        assert {each.result().status_code for each in asked} == {200}
+
+
+def test_without_a_batch_former_requests_are_refused(pipeline: Pipeline) -> None:
+    with IngressProcess(pipeline.bus, slot=6) as ingress:
+        assert infer(ingress, "echo").status_code == 200
+        try:
+            pipeline.former_state = None
+            until(lambda: infer(ingress, "echo").status_code == 503)
+            answer = infer(ingress, "echo", headrace_timeout_ms="1000")
+            assert answer.headers["headrace-reason"] == "no_former"
+            assert answer.headers["retry-after"] == "1"
+        finally:
+            pipeline.former_state = ServiceState.READY
+        until(lambda: infer(ingress, "echo").status_code == 200)
+
+
+def test_without_its_workers_a_model_is_not_ready(pipeline: Pipeline) -> None:
+    with IngressProcess(pipeline.bus, slot=7) as ingress:
+        ready = f"{ingress.url}/v2/models/echo/ready"
+        assert httpx.get(ready).status_code == 200
+        try:
+            pipeline.worker_beats = False
+            until(lambda: httpx.get(ready).status_code == 503)
+            assert infer(ingress, "echo").headers["headrace-reason"] == (
+                "model_unavailable"
+            )
+            assert httpx.get(f"{ingress.url}/v2/health/ready").status_code == 200
+        finally:
+            pipeline.worker_beats = True
+        until(lambda: httpx.get(ready).status_code == 200)
+
+
+@pytest.mark.parametrize(
+    ("slot", "settings", "told"),
+    [
+        (16, {}, "--slot 16: an ingress's slot is from 0 to 15"),
+        (0, {"HTTP__PROT": "1"}, "HEADRACE_HTTP__PROT is not a setting"),
+        (0, {"LIMITS__IN_FLIGHT_MAX": "0"}, "HEADRACE_LIMITS__IN_FLIGHT_MAX=0"),
+    ],
+)
+def test_a_bad_start_is_one_clear_sentence(
+    pipeline: Pipeline, slot: int, settings: dict[str, Any], told: str
+) -> None:
+    given = {"BUS__BOOTSTRAP_SERVERS": pipeline.bus.bootstrap_servers, **settings}
+    ended = run_to_end(slot, given)
+    assert (ended.returncode, told in ended.stderr) == (78, True)
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_taken_port_is_told(pipeline: Pipeline) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ended = run_to_end(
+            0,
+            {
+                "BUS__BOOTSTRAP_SERVERS": pipeline.bus.bootstrap_servers,
+                "HTTP__PORT": str(port),
+            },
+        )
+    assert ended.returncode == 78
+    assert f"127.0.0.1:{port} cannot be listened on" in ended.stderr
+
+
+def run_to_end(slot: int, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {f"HEADRACE_{name}": value for name, value in settings.items()}
+    return subprocess.run(
+        [sys.executable, "-m", "services.ingress", "--slot", str(slot)],
+        cwd=ROOT,
+        env={**os.environ, "HEADRACE_LOG__FORMAT": "json", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
