@@ -17,7 +17,7 @@ __all__ = [
     "ignore_brokers_away",
 ]
 
-_LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
+_REPEAT_S: Final = 10.0
 
 FRAMING_BYTES: Final = 1024 * 1024
 """Room for headers and envelopes above ``batch_bytes_max``; the broker's
@@ -34,6 +34,27 @@ _OUTCOME_UNKNOWN: Final = frozenset(
 )
 
 
+class _Sparse(logging.Filter):
+    """Passes one line of a kind every ten seconds: while a broker is away, each client
+    says so twenty times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # The library's lines are (kind, client, text).
+        kind = str(record.args[0] if isinstance(record.args, tuple) else record.msg)
+        if record.created - self._passed_s.get(kind, 0.0) < _REPEAT_S:
+            return False
+        self._passed_s[kind] = record.created
+        return True
+
+
+_LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
+_LIBRARY_LOG.addFilter(_Sparse())
+
+
 class KafkaConnection(NamedTuple):
     """One cluster, seen from one process. ``client_id`` stands in the broker's
     logs and quotas."""
@@ -43,14 +64,15 @@ class KafkaConnection(NamedTuple):
     batch_bytes_max: int = 16 * 1024 * 1024
 
     def config(self) -> dict[str, Any]:
-        """What all clients share. Reconnects and retries are quick, since a request
-        that waits for the default back-off has lost its deadline."""
+        """What all clients share. Retries are quick, since a request that waits for
+        the default back-off has lost its deadline. A consumer tries to connect twice
+        per ``reconnect.backoff.ms`` for as long as the broker is away (measured)."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
             "socket.keepalive.enable": True,
             "socket.connection.setup.timeout.ms": 5000,
-            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1000,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 200,

@@ -1,0 +1,120 @@
+"""A real broker that freezes, and one that restarts, under all clients at once."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.broker import CommitRefused, Committed, Delivery, Leader, TopicPartition
+from headrace.embedded import EmbeddedKafka, KafkaSettings
+from headrace.errors import BusError, BusTimeout
+from tests.broker.bench import (
+    PATIENCE_S,
+    KafkaBench,
+    Lanes,
+    make_topic,
+    read,
+    serve,
+    values,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    broker = EmbeddedKafka(KafkaSettings(folder=tmp_path / "kafka"))
+    yield broker
+    broker.stop()
+
+
+def test_a_frozen_broker_costs_time_outs_and_nothing_else(
+    own_kafka: EmbeddedKafka,
+) -> None:
+    running = own_kafka.start()
+    bench, lanes = KafkaBench(running.bootstrap_servers, "frozen."), Lanes()
+    topic = make_topic(bench)
+    make_topic(bench, "lanes", 2)
+    one = TopicPartition(topic, 0)
+    producer, reader = bench.producer(timeout_ms=1000), bench.reader()
+    leader = bench.leader("former-0", lanes)
+    serve([leader], lambda: lanes.owned == {0, 1})
+    reader.assign({one: 0})
+    producer.produce(topic, 0, b"before")
+    assert producer.flush(PATIENCE_S) == 0
+    assert values(read(reader, 1)) == [b"before"]
+
+    os.kill(running.pid, signal.SIGSTOP)
+    reports: list[Delivery] = []
+    producer.produce(topic, 0, b"during", on_delivery=reports.append)
+    asked_at = time.monotonic()
+    answer = leader.commit_now({one: Committed(1, "")}, 0.5)
+    waited_s = time.monotonic() - asked_at
+    assert answer is CommitRefused.UNAVAILABLE
+    assert 0.5 <= waited_s < 1.5
+    assert reader.read(10, 0.1) == []
+    with pytest.raises(BusTimeout):
+        reader.log_range(one, 0.5)
+    producer.flush(PATIENCE_S)
+    assert isinstance(reports[0].error, BusTimeout)
+    os.kill(running.pid, signal.SIGCONT)
+
+    producer.produce(topic, 0, b"after", on_delivery=reports.append)
+    producer.flush(PATIENCE_S)
+    assert reports[1].error is None
+    # A3: what timed out lies before the next acked record, or nowhere.
+    found = values(read(reader, 1))
+    if found == [b"during"]:
+        found = values(read(reader, 1))
+    assert found == [b"after"]
+    serve([leader], lambda: leader.commit_now({one: Committed(2, "")}, 1) is None)
+    assert leader.committed([one], PATIENCE_S) == {one: Committed(2, "")}
+    bench.close()
+
+
+def test_clients_find_a_restarted_broker_again(own_kafka: EmbeddedKafka) -> None:
+    running = own_kafka.start()
+    bench, lanes = KafkaBench(running.bootstrap_servers, "restarted."), Lanes()
+    topic = make_topic(bench)
+    make_topic(bench, "lanes", 2)
+    one = TopicPartition(topic, 0)
+    producer, reader = bench.producer(timeout_ms=60_000), bench.reader()
+    leader = bench.leader("former-0", lanes)
+    serve([leader], lambda: lanes.owned == {0, 1})
+    assert leader.commit_now({one: Committed(1, "kept")}, PATIENCE_S) is None
+    reader.assign({one: 0})
+
+    own_kafka.stop()
+    producer.produce(topic, 0, b"patient")
+    assert reader.read(10, 0.1) == []
+    own_kafka.start()
+
+    assert producer.flush(60) == 0
+    assert values(read(reader, 1)) == [b"patient"]
+    assert leader.committed([one], PATIENCE_S) == {one: Committed(1, "kept")}
+    lead_again(bench, leader, lanes, one)
+    bench.close()
+
+
+def lead_again(
+    bench: KafkaBench, leader: Leader, lanes: Lanes, one: TopicPartition
+) -> None:
+    """A restarted broker may take the member's own rejoin for a second member of its
+    name; then the process ends, and its successor has the lanes."""
+
+    def leads() -> bool:
+        return lanes.owned == {0, 1} and (
+            leader.commit_now({one: Committed(2, "")}, 1) is None
+        )
+
+    try:
+        serve([leader], leads)
+    except BusError as error:
+        if error.code != "_FATAL":
+            raise
+        lanes.owned.clear()
+        leader = bench.leader("former-0", lanes)
+        serve([leader], leads)
