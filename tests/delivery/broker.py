@@ -208,4 +208,8 @@ class Coordinator:
         self._world.after(self._world.random.randrange(200, 900) * MS, assign)
 
     def _assign(self, process: FormerProcess) -> None:
-        self._world.after(self._world.latency_us(), process.assigned)
+        def assign() -> None:
+            if self.owner == process.instance and self.is_member(process):
+                process.assigned()
+
+        self._world.after(self._world.latency_us(), assign)

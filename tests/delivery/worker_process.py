@@ -74,7 +74,6 @@ class WorkerProcess(Process):
         self.slot = slot
         self.previous_exit = previous_exit
         self.core = WorkerCore(lane=0, limits=WorkerLimits(cap=world.limits.cap))
-        self.unfinished: set[str] = set()
         self._partition = (TOPICS.batches, slot)
         self._facts = Producer(world, self)
         self._replies = Producer(world, self)
@@ -197,7 +196,6 @@ class WorkerProcess(Process):
         )
 
     def _done(self, decision: WriteDone) -> Done:
-        self.unfinished.discard(decision.batch)
         members = self._kept[decision.batch].members
         outcomes = decision.outcomes
         if len(outcomes) == 1:
@@ -296,12 +294,9 @@ class WorkerProcess(Process):
                     latest_start_us=None if late_us is None else self.mono_us(late_us),
                     bulk=False,
                 )
-                is_new = record.batch not in self._kept
                 self._kept[record.batch] = record
                 self.tell(read)
-                if is_new and self.core.holds(record.batch):
-                    self.unfinished.add(record.batch)
                 cap = self.world.limits.cap
-                assert len(self.unfinished) <= cap, "more batches than credit"
+                assert len(self.core.unfinished) <= cap, "more batches than credit"
             case _:
                 raise AssertionError(record)

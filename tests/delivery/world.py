@@ -165,7 +165,6 @@ class World:
         self.frozen: list[Process] = []
         self.formers: list[FormerProcess] = []
         self.workers: list[WorkerProcess] = []
-        self._worker_twins: list[list[WorkerProcess]] = [[], [], []]
         self._status_at_us = 0
 
     # -- time
@@ -190,10 +189,8 @@ class World:
         for instance in range(2):
             self.formers.append(self._start_former(instance))
         for slot in range(self.slots):
-            worker = WorkerProcess(self, slot, "")
-            self._worker_twins[slot].append(worker)
-            self.workers.append(worker)
-            worker.start()
+            self.workers.append(WorkerProcess(self, slot, ""))
+            self.workers[slot].start()
         for _ in range(asks):
             self.at(self.random.randrange(FAULTS_UNTIL_US), self._ask)
         self.after(500 * MS, self._check_sessions)
@@ -219,21 +216,15 @@ class World:
         self.worker_ended(worker, "signal:SEGV")
 
     def worker_ended(self, worker: WorkerProcess, how: str) -> None:
-        """A supervisor starts the slot anew when no process of it is left."""
+        """The supervisor watches the process that it started last."""
         worker.die()
-        twins = [p for p in self._worker_twins[worker.slot] if not p.is_dead]
-        self._worker_twins[worker.slot] = twins
-        if twins:
-            self.workers[worker.slot] = twins[-1]
-        else:
+        if self.workers[worker.slot] is worker:
             restart = partial(self.start_worker, worker.slot, how)
             self.after(self.random.randrange(100, 2_000) * MS, restart)
 
     def start_worker(self, slot: int, previous_exit: str) -> None:
-        worker = WorkerProcess(self, slot, previous_exit)
-        self._worker_twins[slot].append(worker)
-        self.workers[slot] = worker
-        worker.start()
+        self.workers[slot] = WorkerProcess(self, slot, previous_exit)
+        self.workers[slot].start()
 
     def beat(self, process: Process) -> None:
         """A heartbeat of ``process`` is appended to status and read by every former."""
@@ -322,8 +313,8 @@ class World:
             if committed != len(asks):
                 return f"{partition} is committed at {committed} of {len(asks)}"
         for worker in self.workers:
-            if worker.unfinished:
-                return f"slot {worker.slot} still holds {worker.unfinished}"
+            if worker.core.unfinished:
+                return f"slot {worker.slot} still holds {worker.core.unfinished}"
             level = scheduler.slots.get(worker.slot)
             if level is None or level.credits_free != self.limits.cap or level.held:
                 return f"slot {worker.slot} has not all its credits: {level}"

@@ -118,9 +118,16 @@ class WorkerCore:
     def draining(self) -> bool:
         return self._draining
 
-    def holds(self, batch: str) -> bool:
-        """Whether the batch is taken and its done not acked."""
-        return batch in self._held
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Batches taken whose done is not written yet. One whose done is written and
+        not acked takes no room: the former has often read it, and sent the next
+        batch, before its ack is here."""
+        return tuple(
+            batch
+            for batch, held in self._held.items()
+            if held.phase is not _Phase.DONE
+        )
 
     @property
     def run_limit_at_us(self) -> int | None:
@@ -222,9 +229,7 @@ class WorkerCore:
             batch.epoch == self._epoch and batch.former != self._former
         ):
             return self._refuse(batch, "epoch")
-        # A finished batch whose done is not acked yet takes no room: the former has
-        # often read the done, and sent the next batch, before its ack is here.
-        unfinished = len(self._held) - len(self._in(_Phase.DONE))
+        unfinished = len(self.unfinished)
         if unfinished >= self._limits.cap:
             facts: dict[str, str | int] = {"batch": batch.batch, "held": unfinished}
             return [*self._refuse(batch, "cap"), Alarm("worker.cap_exceeded", facts)]
