@@ -156,6 +156,21 @@ class _Ingress:
             KafkaProducer(self._connection, QUIET),
             KafkaProducer(self._connection, BUSY),
         )
+        self._handler = self._made_handler()
+        self._server = HttpServer(
+            cold_app(
+                self._handler,
+                self._fleet,
+                self._statistics,
+                self._probe,
+                self._health,
+            ),
+            self._handler,
+            settings.limits,
+        )
+
+    def _made_handler(self) -> Handler:
+        bus, slot = self._settings.bus, self._slot
         outbox = Outbox(
             self._producers,
             topics=bus.topics,
@@ -167,23 +182,12 @@ class _Ingress:
             to_log_us=self._log_clock.to_log,
             refused=self._log_refused,
         )
-        self._handler = Handler(
-            settings.limits,
+        return Handler(
+            self._settings.limits,
             fleet=self._fleet,
             outbox=outbox,
             outcomes=Outcomes(self._statistics, self._meter, Journal(self._clock)),
             clock=self._clock,
-        )
-        self._server = HttpServer(
-            cold_app(
-                self._handler,
-                self._fleet,
-                self._statistics,
-                self._probe,
-                self._health,
-            ),
-            self._handler,
-            settings.limits,
         )
 
     async def run(self, asked: threading.Event) -> None:
