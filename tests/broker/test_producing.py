@@ -129,3 +129,23 @@ def test_a_topic_that_does_not_exist_is_reported_in_time(bench: Bench) -> None:
     (report,) = reports
     assert isinstance(report.error, BusError)
     assert report.offset == -1
+
+
+def test_a_key_has_one_partition(bench: Bench) -> None:
+    topic = make_topic(bench, partitions=8)
+    reports: dict[bytes, set[int]] = {}
+    producer = bench.producer()
+    for number in range(40):
+        key = b"%d" % (number % 10)
+        producer.produce(
+            topic,
+            -1,
+            b"",
+            key=key,
+            on_delivery=lambda one, key=key: reports.setdefault(key, set()).add(
+                one.partition
+            ),
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    assert [len(places) for places in reports.values()] == [1] * 10
+    assert len(set().union(*reports.values())) > 2

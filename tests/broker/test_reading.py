@@ -176,3 +176,17 @@ def test_a_log_range_follows_appends_and_cuts(bench: Bench) -> None:
 def test_the_log_range_of_no_topic_is_an_error(bench: Bench) -> None:
     with pytest.raises(BusError):
         bench.reader().log_range(TopicPartition(f"{bench.prefix}none", 0), 2.0)
+
+
+def test_what_is_not_assigned_is_passed_over(bench: Bench) -> None:
+    topic = make_topic(bench, partitions=2)
+    write(bench, topic, b"a")
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    reader = bench.reader()
+    reader.pause([second])
+    reader.resume([second])
+    reader.unassign([second])
+    reader.assign({first: 0})
+    reader.unassign([second])
+    reader.pause([second])
+    assert values(read(reader, 1)) == [b"a"]

@@ -89,7 +89,9 @@ class Producer(Protocol):
         headers: Headers = (),
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> None:
-        """Raises :class:`BusFull` when the queue is full, :class:`BusError` when the
+        """``partition`` -1: equal keys have one place, a missing key any.
+
+        Raises :class:`BusFull` when the queue is full, :class:`BusError` when the
         record is refused locally (too large, unknown partition)."""
         ...
 
@@ -109,7 +111,9 @@ class Reader(Protocol):
         """Add partitions, or move those already assigned."""
         ...
 
-    def unassign(self, partitions: Sequence[TopicPartition]) -> None: ...
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget them. Here and below, what is not assigned is passed over."""
+        ...
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
 

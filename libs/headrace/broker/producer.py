@@ -67,6 +67,8 @@ class KafkaProducer:
                 "message.timeout.ms": settings.timeout_ms,
                 "request.timeout.ms": max(settings.timeout_ms * 3 // 4, 500),
                 "compression.type": settings.compression.value,
+                # As every Java client does, so that a key has one place for all.
+                "partitioner": "murmur2_random",
                 "message.max.bytes": connection.batch_bytes_max + FRAMING_BYTES,
                 "queue.buffering.max.messages": settings.queue_records_max,
                 "queue.buffering.max.kbytes": settings.queue_bytes_max // 1024,

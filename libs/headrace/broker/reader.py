@@ -78,24 +78,25 @@ class KafkaReader:
         """As :meth:`headrace.broker.Reader.assign`."""
         # An unassigned partition forgets what it read ahead, so that nothing from
         # before the move is returned after it.
-        self.unassign(
-            [partition for partition in positions if partition in self._assigned]
-        )
+        self.unassign([*positions])
         self._client.incremental_assign(
             [_at(partition, offset) for partition, offset in positions.items()]
         )
         self._assigned.update(positions)
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        if partitions:
-            self._client.incremental_unassign([_at(one) for one in partitions])
-            self._assigned.difference_update(partitions)
+        known = self._assigned.intersection(partitions)
+        if known:
+            self._client.incremental_unassign([_at(one) for one in known])
+            self._assigned -= known
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        self._client.pause([_at(one) for one in partitions])
+        known = self._assigned.intersection(partitions)
+        self._client.pause([_at(one) for one in known])
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        self._client.resume([_at(one) for one in partitions])
+        known = self._assigned.intersection(partitions)
+        self._client.resume([_at(one) for one in known])
 
     def read(self, records_max: int, timeout_s: float) -> list[Record]:
         """As :meth:`headrace.broker.Reader.read`."""

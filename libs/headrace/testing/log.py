@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from zlib import crc32
 
 from headrace.broker import (
     Delivery,
@@ -124,6 +125,8 @@ class MemoryProducer:
                 raise BusError(
                     f"{topic} [{partition}] does not exist", code="_UNKNOWN_PARTITION"
                 )
+            if partition < 0:
+                partition = crc32(key or b"") % len(storage.topics.get(topic, "?"))
             expires_us = storage.clock.now_us() + self._timeout_us
             place = TopicPartition(topic, partition)
             self._waiting.append(
@@ -187,12 +190,12 @@ class MemoryReader:
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:
         for one in partitions:
-            del self._positions[one]
+            self._positions.pop(one, None)
         self._paused.difference_update(partitions)
         self._silent.difference_update(partitions)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        self._paused.update(partitions)
+        self._paused.update(self._positions.keys() & set(partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         self._paused.difference_update(partitions)
