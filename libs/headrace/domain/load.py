@@ -21,19 +21,19 @@ class QueueLoad(msgspec.Struct, frozen=True):
     """Age of the oldest."""
 
     backlog_us: int
-    """Device time of these rows, in batches of the size aimed at."""
+    """Device time of these rows, in batches as large as their time limits allow."""
 
 
 class Price(msgspec.Struct, frozen=True):
-    """What a model version's rows cost in the batches that the lane aims at."""
+    """What a model version's rows cost."""
 
     model: str
     version: str
     row_us: int
-    """Device time of one row."""
+    """Device time of one row, in a batch as large as the time limits allow."""
 
     batch_us: int
-    """Bound of the run time of a whole batch."""
+    """Bound of the run time of a batch of the size that the lane aims at."""
 
 
 class Load(msgspec.Struct, frozen=True):

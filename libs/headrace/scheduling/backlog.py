@@ -193,7 +193,7 @@ class Backlog:
                 continue
             key = line.queue.key
             target = line.demand.target_rows(line.times, hops_us, now_us)
-            row_us = line.times.expected(target) / target
+            row_us = line.demand.cheapest_row_us(line.times, hops_us)
             price = Price(
                 model=key.model,
                 version=key.version,

@@ -54,6 +54,15 @@ class Demand:
         ordered = sorted(self._budgets)
         return ordered[int(LOW_QUANTILE * len(ordered))]
 
+    def cheapest_row_us(self, times: RunTimes, hops_us: int) -> float:
+        """Device time of a row in the largest batch that the time limits allow: what
+        a backlog costs, since batches grow with it."""
+        rows = times.rows_max
+        budget_us = self.budget_us()
+        if budget_us is not None:
+            rows = max(min(times.rows_within(budget_us - hops_us), rows), 1)
+        return times.expected(rows) / rows
+
     def target_rows(self, times: RunTimes, hops_us: int, now_us: int) -> int:
         """The largest size with which the arrivals can be served within their time
         limits: while one batch runs, the next one gathers, spread over the workers

@@ -1,0 +1,15 @@
+"""The pool in virtual time, driven by the objects that production runs."""
+
+from headrace.simulation.world import Loss, ModelSpec, Pool, Results, World
+from headrace.simulation.workload import Arrival, Stream, merged
+
+__all__ = [
+    "Arrival",
+    "Loss",
+    "ModelSpec",
+    "Pool",
+    "Results",
+    "Stream",
+    "World",
+    "merged",
+]

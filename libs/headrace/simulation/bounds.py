@@ -1,0 +1,98 @@
+"""What no policy can beat, to be drawn beside what one does.
+
+``run(b)`` is the run time of ``b`` rows in µs, S the time limit less all hops. Rates
+are rows per second. Sources: the zero-drop bound is Symphony's (2023) with the exact
+waiting time of the first request; the mean latency is Inoue's (arXiv 1912.06322); the
+exact optimum rests on an exchange argument: for equal limits some optimal schedule
+uses blocks that are contiguous in order of arrival, with drops between blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+__all__ = [
+    "capacity",
+    "inoue_mean_latency_us",
+    "offline_optimum",
+    "overload_goodput",
+    "zero_drop_rate",
+]
+
+Run = Callable[[int], int]
+SECOND_US = 1_000_000
+
+
+def capacity(run: Run, rows_max: int, workers: int) -> float:
+    """Most rows per second without any limit on time."""
+    return workers * SECOND_US * max(b / run(b) for b in range(1, rows_max + 1))
+
+
+def zero_drop_rate(run: Run, rows_max: int, workers: int, limit_us: int) -> float:
+    """Most rows per second of one model that can all be served in time, when they
+    arrive evenly and the workers start one after another."""
+    best = 0.0
+    for b in range(1, rows_max + 1):
+        if (1 + (b - 1) / (b * workers)) * run(b) <= limit_us:
+            best = max(best, workers * b * SECOND_US / run(b))
+    return best
+
+
+def overload_goodput(
+    models: Sequence[tuple[Run, int, int, float]], workers: int
+) -> float:
+    """Most rows per second in time when some may be dropped: the cheapest rows first.
+
+    ``models``: run time, most rows, limit in µs, and arrivals per second of each. A
+    fractional knapsack over the device time, so an upper bound for any policy.
+    """
+    offers: list[tuple[float, float]] = []
+    for run, rows_max, limit_us, rate in models:
+        fitting = [b for b in range(1, rows_max + 1) if run(b) <= limit_us]
+        if fitting:
+            offers.append((min(run(b) / b for b in fitting), rate))
+    left_us = workers * float(SECOND_US)
+    served = 0.0
+    for row_us, rate in sorted(offers):
+        taken = min(rate, left_us / row_us)
+        served += taken
+        left_us -= taken * row_us
+    return served
+
+
+def offline_optimum(
+    arrivals_us: Sequence[int], limit_us: int, run: Run, rows_max: int
+) -> int:
+    """Most of these requests (ascending, one row, equal limits) that one worker can
+    answer in time if it knows them all beforehand. O(n² · rows_max)."""
+    count = len(arrivals_us)
+    never = 1 << 62
+    finish = [[never] * (count + 1) for _ in range(count + 1)]
+    for considered in range(count + 1):
+        finish[considered][0] = 0
+    for considered in range(1, count + 1):
+        ready_us = arrivals_us[considered - 1]
+        for served in range(1, considered + 1):
+            best = finish[considered - 1][served]
+            for b in range(1, min(rows_max, served) + 1):
+                before_us = finish[considered - b][served - b]
+                if before_us == never:
+                    continue
+                ends_us = max(before_us, ready_us) + run(b)
+                if ends_us <= arrivals_us[considered - b] + limit_us:
+                    best = min(best, ends_us)
+            finish[considered][served] = best
+    return max(served for served in range(count + 1) if finish[count][served] < never)
+
+
+def inoue_mean_latency_us(rate: float, alpha_us: float, beta_us: float) -> float:
+    """Upper bound of the mean latency of eager batching without a limit on the size:
+    Poisson arrivals of ``rate`` per second, one worker, run time alpha + beta · b."""
+    lam = rate / SECOND_US
+    load = lam * beta_us
+    fixed = lam * alpha_us
+    first = (beta_us + alpha_us) / (2 * (1 - load))
+    first *= 1 + 2 * fixed + (1 - fixed) / (1 + load)
+    second = 1.5 * alpha_us / (1 - load)
+    second += (beta_us / 2) * (load + 2) / (1 - load**2)
+    return min(first, second)
