@@ -8,7 +8,7 @@ from headrace.clock import SystemClock
 from headrace.delivery.logtime import LogClock
 from headrace.errors import BusError
 from headrace.lifecycle import Heartbeat, Pulse, StatusReader
-from headrace.testing import ManualClock, MemoryBroker
+from headrace.testing import ManualClock, MemoryBroker, Outage
 from tests.broker.bench import Bench, KafkaBench, MemoryBench
 
 PATIENCE_S = 15
@@ -147,3 +147,18 @@ def test_a_reader_of_status_starts_a_little_way_back() -> None:
     first = batches.get(timeout=PATIENCE_S)[0]
     status.stop()
     assert first.value == b"3000"
+
+
+def test_a_reader_of_status_waits_for_a_log_that_does_not_answer_yet() -> None:
+    broker = MemoryBroker(ManualClock())
+    broker.admin().create_topics([NewTopic("status", 1, {})], 1)
+    broker.outage = Outage.DEAF
+    batches: SimpleQueue[list[Record]] = SimpleQueue()
+    errors: SimpleQueue[BusError] = SimpleQueue()
+    status = StatusReader(broker.reader(), "status", batches.put, errors.put)
+    status.start()
+    assert errors.get(timeout=PATIENCE_S).code == "_TIMED_OUT"
+    broker.outage = None
+    broker.producer().produce("status", 0, b"heard")
+    assert [one.value for one in batches.get(timeout=PATIENCE_S)] == [b"heard"]
+    status.stop()

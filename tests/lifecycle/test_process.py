@@ -101,7 +101,7 @@ def test_a_signal_asks_to_drain(number: signal.Signals) -> None:
 
 def ask(url: str) -> tuple[int, str, bytes]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - ours
+        with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.headers["content-type"], answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -25,6 +25,9 @@ _READ_WAIT_S: Final = 0.02
 
 _POLL_WAIT_S: Final = 0.1
 
+_REST_S: Final = 0.05
+"""After an error, so that one that comes at once does not fill a core."""
+
 
 class LoopHandover(Generic[T]):
     """Calls ``handle(batch)`` on an event loop, from a thread, with one wake-up per
@@ -97,6 +100,7 @@ class ReaderThread:
                 records = self._reader.read(self._records_max, _READ_WAIT_S)
             except BusError as error:
                 self._fail(error)
+                self._stopped.wait(_REST_S)
                 continue
             if records:
                 self._take(records)
