@@ -250,6 +250,27 @@ def test_columns_of_different_length_are_undecodable() -> None:
         decode_order(an_envelope(value))
 
 
+@pytest.mark.parametrize(("rows", "readable"), [(1, True), (0, False), (-1, False)])
+def test_a_member_has_rows(rows: int, *, readable: bool) -> None:
+    message = pb.Batch(
+        ids=["a"],
+        rows=[rows],
+        tenants=["acme"],
+        tenant_index=[0],
+        sources=[pb.SourcePartition(topic="t")],
+        source_index=[0],
+        offsets=[0],
+        address_index=[-1],
+        attempts=[1],
+    )
+    record = an_envelope(pb.Order(batch=message).SerializeToString())
+    if readable:
+        decode_order(record)
+    else:
+        with pytest.raises(UndecodableRecord, match="a member without rows"):
+            decode_order(record)
+
+
 @given(at=st.integers(0, len(BATCH)), junk=st.binary(min_size=1, max_size=4))
 def test_a_damaged_order_is_read_or_undecodable(at: int, junk: bytes) -> None:
     damaged = bytearray(BATCH)

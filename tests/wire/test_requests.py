@@ -295,6 +295,20 @@ def test_inputs_by_hand_may_stand_in_any_order() -> None:
     assert by_hand(value, *specs).tensors == (b"\1\2", b"\7")
 
 
+@pytest.mark.parametrize(
+    ("header", "in_value", "served"),
+    [(None, "", True), (None, "3", True), (None, "9", False), (b"3", "9", True)],
+)
+def test_a_version_by_hand_is_the_headers_else_the_values(
+    header: bytes | None, in_value: str, *, served: bool
+) -> None:
+    value = a_value()
+    value.model_version = in_value
+    record = a_record(value.SerializeToString(), {**BY_HAND, "inf-version": header})
+    decoded = a_decoder(a_version()).decode(record)
+    assert isinstance(decoded, RequestRead) is served
+
+
 def test_headers_of_others_do_not_overrule_the_value() -> None:
     request = by_hand(
         a_value(bytes(32), shape=(2, 4)),
