@@ -190,6 +190,15 @@ def test_a_retired_version_is_gone_and_a_never_heard_one_unknown() -> None:
     assert unknown.value.reason == Reason.MODEL_UNKNOWN
 
 
+def test_a_retired_version_that_comes_back_is_loading() -> None:
+    catalog = a_catalog(an_announcement("1"), an_announcement("2"))
+    catalog.remove("digits", "1", 0)
+    catalog.apply(an_announcement("1", state=ModelState.LOADING, signature=None))
+    with pytest.raises(RequestError) as caught:
+        catalog.lookup("digits", "1")
+    assert caught.value.reason == Reason.MODEL_LOADING
+
+
 def test_a_model_without_versions_is_unknown_again() -> None:
     catalog = a_catalog(an_announcement())
     catalog.remove("digits", "1", 0)
