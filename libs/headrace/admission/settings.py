@@ -10,7 +10,7 @@ __all__ = ["AdmissionSettings"]
 class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """Parameters of the door."""
 
-    fill: float = Field(0.6, gt=0, le=1)
+    fill: float = Field(default=0.6, gt=0, le=1)
     """A request enters while its predicted finish takes at most this part of its time
     limit. A queue of two to three batches keeps every batch full; a longer one only
     puts all answers on the edge of their deadlines, where a hiccup makes them late
@@ -21,7 +21,7 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """A model whose time limit holds fewer batches than this has no room for a queue:
     then a request enters while it can be expected to finish in time at all."""
 
-    loop_lag_part: float = Field(0.3, gt=0, le=1)
+    loop_lag_part: float = Field(default=0.3, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time
     limit: a saturated ingress loses every deadline at once."""
 

@@ -1,7 +1,7 @@
 """The pool in virtual time, driven by the objects that production runs."""
 
-from headrace.simulation.world import Loss, ModelSpec, Pool, Results, World
 from headrace.simulation.workload import Arrival, Stream, merged
+from headrace.simulation.world import Loss, ModelSpec, Pool, Results, World
 
 __all__ = [
     "Arrival",

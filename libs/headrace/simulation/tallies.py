@@ -33,7 +33,7 @@ class Histogram:
         for bucket in sorted(self._counts):
             wanted -= self._counts[bucket]
             if wanted <= 0:
-                return BUCKET_RATIO ** (bucket + 0.5)
+                return float(BUCKET_RATIO ** (bucket + 0.5))
         return 0.0
 
 

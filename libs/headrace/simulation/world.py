@@ -375,8 +375,8 @@ class World:
     def _run_us(self, worker: _Worker, dispatch: Dispatch) -> int:
         first = dispatch.requests[0]
         model = next(each for each in self._models if each.name == first.model)
-        run_us = model.run_us(sum(request.rows for request in dispatch.requests))
-        run_us *= worker.speed
+        rows = sum(request.rows for request in dispatch.requests)
+        run_us = model.run_us(rows) * worker.speed
         slow_from_s = self._pool.slow_from_s
         if slow_from_s is not None and self.now_us >= slow_from_s * SECOND_US:
             run_us *= self._pool.slow_factor
