@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from headrace.domain import (
     Datatype,
@@ -15,10 +17,19 @@ from headrace.domain import (
     ServedVersion,
     Signature,
     Source,
+    Tensor,
     TensorSpec,
 )
 from headrace.errors import RequestError
-from headrace.wire import PROTOBUF_HEADERS, Record, RequestDecoder, Topics
+from headrace.wire import (
+    PROTOBUF_HEADERS,
+    NewRequest,
+    Record,
+    RequestDecoder,
+    RequestEncoder,
+    Topics,
+    compatibility,
+)
 from headrace.wire._generated import open_inference_pb2 as oip
 
 TOPICS = Topics()
@@ -27,6 +38,16 @@ EPOCH_US = 1_700_000_000_000_000
 
 AN_INGRESS = ReplyAddress("headrace.replies.default", 0)
 REPLY_PARTITIONS = {"headrace.replies.default": 16, "headrace.results.acme.scan": 4}
+
+
+INGRESS = RequestEncoder("headrace/ingress/0", AN_INGRESS)
+BY_HAND = {
+    "ce_id": b"mine-1",
+    "inf-model": b"digits",
+    "reply-topic": b"headrace.results.acme.scan",
+}
+PLAIN = ReplyAddress("headrace.results.acme.scan", None)
+S = 1_000_000
 
 
 def a_version(
@@ -171,3 +192,23 @@ def a_request(
         attempt=attempt,
         client_id=client_id,
     )
+
+
+def a_new_request(
+    tensors: Sequence[Tensor] = (Tensor("x", Datatype.FP32, (2, 4), bytes(32)),),
+    **changes: object,
+) -> NewRequest:
+    served = a_version()
+    request = NewRequest(
+        id="0190" + "0" * 28,
+        tenant="acme",
+        model="digits",
+        version="3",
+        priority=Priority.STANDARD,
+        deadline_us=EPOCH_US + 3 * S,
+        compatibility=compatibility(
+            served, [each.shape for each in tensors], [each.data for each in tensors]
+        ),
+        tensors=tuple(tensors),
+    )
+    return msgspec.structs.replace(request, **changes)

@@ -11,7 +11,6 @@ from headrace.domain import (
     Datatype,
     DeadLetter,
     Reason,
-    ReplyAddress,
     Request,
     Source,
     Tensor,
@@ -41,6 +40,7 @@ from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.framing import frame
 from tests.wire.records import (
     AN_INGRESS,
+    PLAIN,
     a_padded_version,
     a_record,
     a_request,
@@ -50,7 +50,6 @@ from tests.wire.records import (
 from tests.wire.test_batches import STAMP, a_dispatch
 
 FACTS = RunFacts(worker="3/12", wait_us=1, input_us=2, run_us=3, output_us=4)
-PLAIN = ReplyAddress("headrace.results.acme.scan", None)
 
 
 def a_batch(*requests: Request, padded: bool = False) -> Batch:
@@ -173,9 +172,10 @@ def test_strings_of_differing_length_find_their_members() -> None:
     assert bytes(second.outputs[0].data) == b"\3\0\0\0bcd"
 
 
-def test_an_output_without_a_batch_axis_is_everybodys() -> None:
+@pytest.mark.parametrize("pieces", [(b"abc",), (b"abc", b"abc")])
+def test_an_output_without_a_batch_axis_is_everybodys(pieces: tuple[bytes]) -> None:
     batch = a_batch(a_request(), a_request())
-    answers = answered(batch, [0, 1], an_output(b"abc", shape=(3,)))
+    answers = answered(batch, [0, 1], an_output(*pieces, shape=(3,)))
     assert [
         (each.outputs[0].shape, bytes(each.outputs[0].data)) for each in answers
     ] == [((3,), b"abc")] * 2

@@ -29,9 +29,15 @@ from headrace.wire import (
 )
 from headrace.wire.headers import REQUEST_HEADERS
 from headrace.wire.topology import document
-from tests.wire.records import AN_INGRESS, EPOCH_US, a_record, a_request
-from tests.wire.test_replies import PLAIN, a_batch, a_terminal
-from tests.wire.test_requests import a_new_request
+from tests.wire.records import (
+    AN_INGRESS,
+    EPOCH_US,
+    PLAIN,
+    a_new_request,
+    a_record,
+    a_request,
+)
+from tests.wire.test_replies import a_batch, a_terminal
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 DEFAULTS = BusSettings()

@@ -42,8 +42,8 @@ RAW_OUTPUT_CONTENTS = 6
 class BatchedOutput(msgspec.Struct, frozen=True):
     """One output of the members that a record answers. ``shape`` has
     :data:`headrace.wire.ROWS` on the batch axis and :data:`headrace.wire.LENGTH` on
-    an axis cut to each member's length; with neither, ``pieces`` is the one value
-    that all members share, else a piece each."""
+    an axis cut to each member's length; with neither, all members share the first
+    piece, else each has its own."""
 
     name: str
     datatype: Datatype
@@ -100,9 +100,12 @@ def encode_replies(
         described = pb.ReplyTensor(
             name=output.name, datatype=output.datatype, shape=output.shape
         )
+        pieces = output.pieces
         if ROWS in output.shape or LENGTH in output.shape:
-            described.member_bytes.extend(member_bytes(output.pieces, rows))
-        contents = frame(TENSOR_CONTENTS, output.pieces)
+            described.member_bytes.extend(member_bytes(pieces, rows))
+        else:
+            pieces = pieces[:1]
+        contents = frame(TENSOR_CONTENTS, pieces)
         body += frame(REPLY_TENSORS, [*contents, described.SerializeToString()])
     message = pb.Replies(
         batch=bytes.fromhex(batch.batch),
