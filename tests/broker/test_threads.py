@@ -161,6 +161,24 @@ def test_a_table_is_caught_up_when_all_that_lay_there_is_taken(bench: Bench) -> 
     table.stop()
 
 
+def test_a_table_of_many_batches_is_caught_up_with_the_last(prefix: str) -> None:
+    bench = MemoryBench(prefix)
+    topic = make_topic(bench)
+    producer = bench.producer(queue_records_max=2000)
+    for _ in range(1500):
+        producer.produce(topic, 0, b"")
+    told: SimpleQueue[bool] = SimpleQueue()
+    table = TableReader(
+        bench.reader(), topic, lambda _: told.put(table.caught_up), _none
+    )
+    table.start()
+    assert table.wait_caught_up(PATIENCE_S)
+    table.stop()
+    # Asked inside each batch: caught up only when all of them are taken.
+    assert [told.get(), told.get()] == [False, False]
+    assert told.empty()
+
+
 def test_an_empty_table_is_caught_up_at_once(bench: Bench) -> None:
     table = TableReader(bench.reader(), make_topic(bench), _none, _none)
     table.start()
