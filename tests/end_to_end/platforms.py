@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -91,10 +93,13 @@ class Platform:
             lambda: all(self.state_of(model, version, u) == "READY" for u in urls)
         )
 
-    def next_restart(self) -> dict[str, Any]:
-        """The next line after the ready line."""
-        line: dict[str, Any] = json.loads(self.output.readline())["restarted"]
-        return line
+    def restart_of(self, service: str) -> dict[str, Any]:
+        """The next line that tells of a restart of this service."""
+        for text in self.output:
+            line: dict[str, Any] = json.loads(text)["restarted"]
+            if line["service"] == service:
+                return line
+        raise AssertionError("the supervisor ended")
 
     def stop(self) -> int:
         """SIGTERM; its exit status."""
@@ -204,6 +209,54 @@ def to_raw(values: Array, datatype: str) -> bytes:
     if datatype != "BYTES":
         return values.astype(DTYPES[datatype]).tobytes()
     return b"".join(len(v).to_bytes(4, "little") + v for v in values.ravel())
+
+
+class Wire:
+    """A raw connection to an ingress, for requests to one model."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self._model = model
+        address = urlsplit(url)
+        self._socket = socket.create_connection((address.hostname, address.port), 10)
+        self._socket.settimeout(10)
+        self._left = b""
+
+    def send(self, body: bytes, *headers: str, length: int | None = None) -> None:
+        head = [
+            f"POST /v2/models/{self._model}/infer HTTP/1.1",
+            "host: x",
+            f"content-length: {len(body) if length is None else length}",
+            *headers,
+        ]
+        self._socket.sendall("\r\n".join([*head, "", ""]).encode() + body)
+
+    def half_close(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def answer(self) -> tuple[int, bytes] | None:
+        """Status and body; None: the connection was closed without an answer."""
+        while b"\r\n\r\n" not in self._left:
+            more = self._receive()
+            if not more:
+                return None
+            self._left += more
+        head, _, self._left = self._left.partition(b"\r\n\r\n")
+        lines = head.decode().lower().split("\r\n")
+        fields = dict(line.split(": ", 1) for line in lines[1:])
+        length = int(fields["content-length"])
+        while len(self._left) < length:
+            self._left += self._receive()
+        body, self._left = self._left[:length], self._left[length:]
+        return int(lines[0].split(" ")[1]), body
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(65536)
+        except ConnectionResetError:
+            return b""
 
 
 class Direct:

@@ -124,15 +124,28 @@ def test_a_type_without_json_form_is_refused_with_the_way_out(
 
 @pytest.mark.parametrize("datatype", sorted(set(graphs.DATATYPES) - {"BYTES"}))
 def test_a_raw_request_is_one_row(platform: Platform, datatype: str) -> None:
-    raw = to_raw(values_of(datatype)[:1], datatype)
+    values = values_of(datatype)[:1]
+    raw = to_raw(values, datatype)
 
     answer = platform.post(
         f"identity_{datatype.lower()}/infer", raw, inference_header_content_length="0"
     )
 
-    # Two variable dimensions: which of them the bytes fill cannot be known.
+    assert answer.status_code == 200, answer.text
+    (output,) = outputs_of(answer).values()
+    assert output.shape == (1, 4)
+    assert to_raw(output, datatype) == raw
+
+
+def test_a_raw_request_to_a_model_with_two_inputs_is_refused(
+    platform: Platform,
+) -> None:
+    answer = platform.post(
+        "addsub/infer", b"\0" * 64, inference_header_content_length="0"
+    )
+
     assert answer.status_code == 400
-    assert "X" in answer.json()["error"]
+    assert "2" in answer.json()["error"]
 
 
 def test_a_raw_request_fills_a_known_shape(platform: Platform) -> None:

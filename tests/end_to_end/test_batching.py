@@ -65,17 +65,23 @@ async def batches_since(
     platform: Platform, model: str, since_us: int
 ) -> list[list[int | None]]:
     """The reply partitions of each batch's members, from the log itself."""
+    return [
+        [to.partition if to else None for to in order.addresses]
+        for order in await orders(platform, since_us)
+        if order.model == model
+    ]
+
+
+async def orders(platform: Platform, since_us: int) -> list[Batch]:
     connection = KafkaConnection(platform.document.bootstrap_servers, "test")
-    found = []
-    async for record in tail(connection, Topics().batches, since_us=since_us):
-        order = decode_order(record)
-        if isinstance(order, Batch) and order.model == model:
-            found.append([to.partition if to else None for to in order.addresses])
-    return found
+    records = tail(connection, Topics().batches, since_us=since_us)
+    found = [decode_order(record) async for record in records]
+    return [order for order in found if isinstance(order, Batch)]
 
 
 async def test_a_lone_request_is_not_delayed(platform: Platform) -> None:
     run_s = 0.020
+    since_us = time.time_ns() // 1000
     connection = Connection(platform.url)
     took_s = []
     for _ in range(40):
@@ -86,10 +92,10 @@ async def test_a_lone_request_is_not_delayed(platform: Platform) -> None:
         await asyncio.sleep(0.05)
     connection.close()
 
-    # The bounds of the trials on two busy cores: the run, 5 ms at the median, and
-    # 20 ms at the 99th percentile; the slowest of forty is that or worse.
-    assert statistics.median(took_s) <= run_s + 0.010
-    assert sorted(took_s)[-2] <= run_s + 0.030
+    # No window of a batcher hides below this, and two busy cores stay within it.
+    assert statistics.median(took_s) <= run_s + 0.050
+    reasons = [order.release_reason for order in await orders(platform, since_us)]
+    assert reasons == ["idle"] * 40
 
 
 async def test_those_that_come_during_a_run_leave_together(
@@ -101,7 +107,7 @@ async def test_those_that_come_during_a_run_leave_together(
     path = "/v2/models/paced/infer"
 
     async def later(number: int) -> Answer:
-        await asyncio.sleep(0.05 + 0.01 * number)
+        await asyncio.sleep(0.03 + 0.005 * number)
         return await connections[number].post(path, ROW)
 
     answers = await asyncio.gather(
@@ -117,12 +123,12 @@ async def test_those_that_come_during_a_run_leave_together(
 
 async def test_a_full_batch_leaves_at_once(platform: Platform) -> None:
     """32 rows in one request fill a batch of 32."""
+    since_us = time.time_ns() // 1000
     rows = infer_request({"X": np.zeros((32, 4), np.float32)})
     connection = Connection(platform.url)
-    sent = time.monotonic()
     answer = await connection.post("/v2/models/quick/infer", rows)
-    took_s = time.monotonic() - sent
     connection.close()
 
     assert answer.status == 200
-    assert took_s <= 0.020 + 32 * 0.0001 + 0.030
+    (order,) = await orders(platform, since_us)
+    assert (order.release_reason, order.rows) == ("full", [32])

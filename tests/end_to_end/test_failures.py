@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,13 @@ import psutil
 import pytest
 
 from services.ctl.client import infer_request
-from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
+from tests.end_to_end.platforms import (
+    Platform,
+    Wire,
+    eventually,
+    outputs_of,
+    running,
+)
 from tests.models import graphs
 from tests.models.folders import put_version
 
@@ -100,8 +107,8 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     pid = current_pids(sturdy, service)[0]
 
     os.kill(pid, signal.SIGKILL)
-    restarted = sturdy.next_restart()
-    assert (restarted["service"], restarted["slot"]) == (service, 0)
+    restarted = sturdy.restart_of(service)
+    assert restarted["slot"] == 0
     assert restarted["previous_exit"] == "signal:SIGKILL"
     answered = clients.answered
     eventually(lambda: clients.answered > answered + 300)
@@ -118,9 +125,9 @@ def test_a_killed_ingress_comes_back_on_its_port(sturdy: Platform) -> None:
     pid = current_pids(sturdy, "ingress")[0]
 
     os.kill(pid, signal.SIGKILL)
-    restarted = sturdy.next_restart()
+    restarted = sturdy.restart_of("ingress")
 
-    assert (restarted["service"], restarted["slot"]) == ("ingress", 0)
+    assert restarted["slot"] == 0
     eventually(lambda: is_ready(sturdy.url))
     got = sturdy.infer("echo", {"X": np.array([[5]])})
     assert got["Y"].tolist() == [[5]]
@@ -130,9 +137,8 @@ def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:
     pid = current_pids(sturdy, "kafka")[0]
 
     os.kill(pid, signal.SIGKILL)
-    restarted = sturdy.next_restart()
+    sturdy.restart_of("kafka")
 
-    assert restarted["service"] == "kafka"
     eventually(lambda: answers(sturdy), within_s=60)
     await_calm(sturdy)
 
@@ -178,30 +184,22 @@ def await_calm(platform: Platform) -> None:
 
 def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> None:
     models = tmp_path / "models"
-    put_version(models, "slow", "1", graphs.slow(20))
-    with running(models, tmp_path) as platform:
+    put_version(models, "slow", "1", graphs.slow(200, width=256), "max_batch = 4\n")
+    with running(models, tmp_path) as platform, ExitStack() as stack:
         row = infer_request({"X": np.ones((1, 1), np.float32)})
-        statuses: list[int] = []
-
-        def ask() -> None:
-            answer = httpx.post(
-                f"{platform.url}/v2/models/slow/infer",
-                content=row.body,
-                headers=dict(row.headers),
-                timeout=30,
-            )
-            statuses.append(answer.status_code)
-
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
+        headers = [f"{name}: {value}" for name, value in row.headers.items()]
+        wires = [
+            stack.enter_context(closing(Wire(platform.url, "slow"))) for _ in range(8)
+        ]
+        for wire in wires:
+            wire.send(row.body, *headers)
         eventually(lambda: platform.stats("slow")[1] > 0)
         pids = [pid for group in platform.document.pids.values() for pid in group]
+
         began = time.monotonic()
         status = platform.stop()
         took_s = time.monotonic() - began
-        for thread in threads:
-            thread.join()
+        statuses = [answer and answer[0] for answer in (w.answer() for w in wires)]
 
     assert status == 0
     assert took_s < 20
