@@ -1,7 +1,7 @@
 """What the product asks of a log, in the fewest verbs.
 
-Two tenants: Apache Kafka (:mod:`headrace.broker.kafka`) and the broker in memory
-(:class:`headrace.testing.MemoryBroker`); one contract suite holds both. Every call
+Two tenants: Apache Kafka (:class:`headrace.broker.KafkaProducer` and its kin) and the
+broker in memory (``headrace.testing``); one contract suite holds both. Every call
 blocks at most as long as its ``timeout_s``; none is safe on an event loop except
 ``produce``. All calls of one reader, and of one leader, are made by one thread.
 """
