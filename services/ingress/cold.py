@@ -98,7 +98,11 @@ def cold_app(
 
     app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _http_error, Exception: crashed},
+        exception_handlers={
+            HTTPException: _http_error,
+            RequestError: _refused,
+            Exception: crashed,
+        },
     )
     app.router.redirect_slashes = False
     return _RawPath(app)
