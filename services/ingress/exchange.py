@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.domain import Priority
+from headrace.domain import Priority, ServedVersion
 
 if TYPE_CHECKING:
-    from headrace.domain import ServedVersion
+    from services.ingress.fleet import Destination
     from services.ingress.head import Head
     from services.ingress.parsing import WantedOutput
     from services.ingress.refusal import Refusal
@@ -26,14 +26,13 @@ class Exchange(ABC):
 
     __slots__ = (
         "client_id",
+        "destination",
         "head",
-        "lanes",
         "priority",
         "refusal",
         "request_id",
         "reserved_bytes",
         "response_complete",
-        "served",
         "spoke",
         "started_us",
         "tenant",
@@ -41,7 +40,6 @@ class Exchange(ABC):
     )
 
     head: Head
-    served: ServedVersion | None
     wanted: tuple[WantedOutput, ...]
 
     def __init__(self, request_id: str, started_us: int) -> None:
@@ -53,13 +51,17 @@ class Exchange(ABC):
         """The body's ``id``."""
         self.refusal: Refusal | None = None
         """Decided before the body was read; the body is dropped."""
-        self.served = None
-        self.lanes: frozenset[int] = frozenset()
-        """Those whose workers have the version."""
+        self.destination: Destination | None = None
+        """None: it named no version that may be asked."""
         self.priority = Priority.STANDARD
         self.reserved_bytes = 0
         self.response_complete = False
         self.spoke = 0
+
+    @property
+    def served(self) -> ServedVersion | None:
+        """The version that it runs on, once that is known."""
+        return None if self.destination is None else self.destination.served
 
     @abstractmethod
     def deliver(

@@ -13,6 +13,7 @@ from headrace.domain import Reason, ServedVersion
 from headrace.errors import RequestError
 from headrace.registry import Catalog, VersionInfo
 from headrace.wire import Announcement, Heartbeat, Role, ServiceState
+from services.ingress.parsing import RequestParser
 from services.ingress.routing import LaneRouter
 
 __all__ = ["Destination", "Fleet"]
@@ -22,9 +23,11 @@ WORKER_HEARD_US = 3_000_000
 
 
 class Destination(NamedTuple):
-    """A version that may be asked, and the lanes whose workers have it."""
+    """A version that may be asked, how its requests are read, and the lanes whose
+    workers have it."""
 
     served: ServedVersion
+    parser: RequestParser
     lanes: frozenset[int]
 
 
@@ -102,7 +105,9 @@ class Fleet:
         lanes = frozenset(
             self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
         )
-        found = self._resolved[model, version] = Destination(served, lanes)
+        found = self._resolved[model, version] = Destination(
+            served, RequestParser(served), lanes
+        )
         return found
 
     def versions(self) -> list[VersionInfo]:

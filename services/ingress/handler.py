@@ -20,7 +20,7 @@ from services.ingress.fleet import Fleet
 from services.ingress.head import Target, read_head
 from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
-from services.ingress.parsing import decompressed, parse
+from services.ingress.parsing import decompressed
 from services.ingress.producing import Outbox
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.settings import IngressLimits
@@ -176,9 +176,7 @@ class Handler:
         if self.draining:
             return refuse(Reason.DRAINING, "this ingress is shutting down")
         try:
-            exchange.served, exchange.lanes = self._fleet.resolve(
-                target.model, target.version
-            )
+            exchange.destination = self._fleet.resolve(target.model, target.version)
         except RequestError as error:
             return refuse(Reason(error.reason), str(error))
         if not self._fleet.router.lanes_patient:
@@ -191,17 +189,17 @@ class Handler:
         return None
 
     def _produce(self, exchange: Exchange, body: bytes | bytearray) -> None:
-        head, served = exchange.head, exchange.served
-        assert served is not None
+        head, destination = exchange.head, exchange.destination
+        assert destination is not None
         if head.encoding:
             body = decompressed(body, head.encoding, self.limits.http_body_bytes_max)
-        parsed = parse(head, body, served)
+        parsed = destination.parser.parse(head, body)
         exchange.client_id = parsed.client_id
         exchange.wanted = parsed.wanted
         timeout_us = (
             parsed.timeout_us
             or head.timeout_us
-            or served.latency_objective_us
+            or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
         priority = parsed.priority if parsed.priority is not None else head.priority
@@ -214,7 +212,7 @@ class Handler:
                 f"the time limit of {timeout_us} us was over before the body was there",
                 reason=Reason.EXPIRED,
             )
-        lane = self._fleet.router.choose(timeout_us, exchange.lanes)
+        lane = self._fleet.router.choose(timeout_us, destination.lanes)
         if lane is None:
             raise RequestError(_NO_FORMER, reason=Reason.NO_FORMER)
         # The reply may be faster than the return from produce.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import isinf, prod
 from typing import Any, NamedTuple
 
@@ -28,12 +28,15 @@ from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
 from services.ingress.head import Head, checked_timeout_us, named_priority
 
-__all__ = ["Parsed", "WantedOutput", "decompressed", "parse"]
+__all__ = ["Parsed", "RequestParser", "WantedOutput", "decompressed"]
 
 Bytes = bytes | bytearray | memoryview
 
 _NUMBERED_PRIORITY: dict[int, Priority | None] = dict(enumerate([None, *Priority]))
 """Triton's numbers: 0 is the default, 1 the most urgent."""
+
+KEYS_MAX = 1024
+"""Compatibility keys are remembered for so many shapes, then all are forgotten."""
 
 _NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
 
@@ -132,20 +135,134 @@ def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
             raise RequestError(f"{len(rest)} bytes follow the end of the deflate body")
 
 
-def parse(head: Head, body: Bytes, served: ServedVersion) -> Parsed:
-    """Check a decompressed ``body`` against the signature of ``served``."""
-    if head.json_bytes == 0:
-        return _parse_raw(body, served)
-    if head.json_bytes is None:
-        return _checked(_read_json(body, whole=True), memoryview(b""), served)
-    if head.json_bytes > len(body):
-        raise RequestError(
-            f"Inference-Header-Content-Length is {head.json_bytes}, but the body has "
-            f"{len(body)} bytes"
+class RequestParser:
+    """Checks bodies against one version's signature. What depends on shapes alone is
+    worked out once: requests of one client look alike."""
+
+    def __init__(self, served: ServedVersion) -> None:
+        self._served = served
+        self._inputs = {spec.name: spec for spec in served.signature.inputs}
+        self._outputs = served.signature.outputs
+        self._everything = {
+            False: tuple(
+                WantedOutput(spec.name, binary=False) for spec in self._outputs
+            ),
+            True: tuple(WantedOutput(spec.name, binary=True) for spec in self._outputs),
+        }
+        # The value of an input without batch axis belongs to the key.
+        self._keys_depend_on_values = bool(served.batch_axes) and any(
+            served.batch_axes.get(name, BATCH_AXIS_NONE) == BATCH_AXIS_NONE
+            for name in self._inputs
         )
-    view = memoryview(body)
-    json_part = view[: head.json_bytes]
-    return _checked(_read_json(json_part), view[head.json_bytes :], served)
+        self._keys: dict[tuple[tuple[int, ...], ...], Compatibility] = {}
+
+    def parse(self, head: Head, body: Bytes) -> Parsed:
+        """A decompressed ``body``, checked."""
+        if head.json_bytes == 0:
+            return self._raw(body)
+        if head.json_bytes is None:
+            return self._checked(_read_json(body, whole=True), memoryview(b""))
+        if head.json_bytes > len(body):
+            raise RequestError(
+                f"Inference-Header-Content-Length is {head.json_bytes}, but the body "
+                f"has {len(body)} bytes"
+            )
+        view = memoryview(body)
+        json_part = view[: head.json_bytes]
+        return self._checked(_read_json(json_part), view[head.json_bytes :])
+
+    def _checked(self, body: _Body, binary: memoryview) -> Parsed:
+        specs = self._inputs
+        tensors: dict[str, Tensor] = {}
+        at = 0
+        for given in body.inputs:
+            spec = specs.get(given.name)
+            if spec is None:
+                raise RequestError(
+                    f"the model has no input {given.name[:100]!r}, its inputs are "
+                    f"{_names(specs)}"
+                )
+            if given.name in tensors:
+                raise RequestError(f"input {given.name!r} is given twice")
+            tensors[given.name], at = _read_input(given, spec, binary, at)
+        if at != len(binary):
+            raise RequestError(
+                f"the inputs' binary_data_size add up to {at} bytes, but {len(binary)} "
+                "follow the JSON part"
+            )
+        if len(tensors) != len(specs):
+            missing = [name for name in specs if name not in tensors]
+            raise RequestError(f"the request lacks the model's input {_names(missing)}")
+        ordered = tuple([tensors[name] for name in specs])
+        parameters = body.parameters or _NO_PARAMETERS
+        return Parsed(
+            ordered,
+            self._key(ordered),
+            self._wanted(body.outputs, binary=parameters.binary_data_output),
+            body.id or "",
+            _read_priority(parameters.priority),
+            checked_timeout_us(parameters.timeout or 0),
+        )
+
+    def _key(self, tensors: tuple[Tensor, ...]) -> Compatibility:
+        shapes = tuple([tensor.shape for tensor in tensors])
+        key = self._keys.get(shapes)
+        if key is None:
+            key = compatibility(
+                self._served, shapes, [tensor.data for tensor in tensors]
+            )
+            if not self._keys_depend_on_values:
+                if len(self._keys) >= KEYS_MAX:
+                    self._keys.clear()
+                self._keys[shapes] = key
+        return key
+
+    def _wanted(
+        self, outputs: list[_Output] | None, *, binary: bool
+    ) -> tuple[WantedOutput, ...]:
+        if not outputs:
+            everything = self._everything[binary]
+            if not binary:
+                self._check_json_forms(everything)
+            return everything
+        known = {spec.name for spec in self._outputs}
+        wanted: dict[str, WantedOutput] = {}
+        for output in outputs:
+            if output.name not in known:
+                raise RequestError(
+                    f"the model has no output {output.name[:100]!r}, its outputs are "
+                    f"{_names(spec.name for spec in self._outputs)}"
+                )
+            if output.name in wanted:
+                raise RequestError(f"output {output.name!r} is asked for twice")
+            wanted[output.name] = WantedOutput(
+                output.name, _is_binary(output, binary=binary)
+            )
+        chosen = tuple(wanted.values())
+        self._check_json_forms(chosen)
+        return chosen
+
+    def _check_json_forms(self, wanted: tuple[WantedOutput, ...]) -> None:
+        as_json = {name for name, binary in wanted if not binary}
+        for spec in self._outputs:
+            if spec.datatype in _NO_JSON_FORM and spec.name in as_json:
+                raise RequestError(
+                    f"output '{spec.name}' is {spec.datatype}, which has no JSON form: "
+                    "ask for it with the parameter binary_data or binary_data_output"
+                )
+
+    def _raw(self, body: Bytes) -> Parsed:
+        """Without a JSON part the body is the only input's contents, one row."""
+        if len(self._inputs) != 1:
+            raise RequestError(
+                "a raw request (Inference-Header-Content-Length: 0) needs a model with "
+                f"one input, this one has {len(self._inputs)}"
+            )
+        (spec,) = self._inputs.values()
+        axis = self._served.batch_axes.get(spec.name, BATCH_AXIS_NONE)
+        shape = [1 if place == axis else dim for place, dim in enumerate(spec.shape)]
+        tensor = _raw_tensor(spec, shape, body)
+        return Parsed((tensor,), self._key((tensor,)), self._everything[True])
 
 
 def _read_json(text: Bytes, *, whole: bool = False) -> _Body:
@@ -197,42 +314,6 @@ def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
     return f"the request: {told}"
 
 
-def _checked(body: _Body, binary: memoryview, served: ServedVersion) -> Parsed:
-    tensors: dict[str, Tensor] = {}
-    specs = {spec.name: spec for spec in served.signature.inputs}
-    at = 0
-    for given in body.inputs:
-        spec = specs.get(given.name)
-        if spec is None:
-            raise RequestError(
-                f"the model has no input {given.name[:100]!r}, its inputs are "
-                f"{_names(served.signature.inputs)}"
-            )
-        if given.name in tensors:
-            raise RequestError(f"input {given.name!r} is given twice")
-        tensors[given.name], at = _read_input(given, spec, binary, at)
-    if at != len(binary):
-        raise RequestError(
-            f"the inputs' binary_data_size add up to {at} bytes, but {len(binary)} "
-            "follow the JSON part"
-        )
-    if len(tensors) != len(specs):
-        missing = [spec for spec in served.signature.inputs if spec.name not in tensors]
-        raise RequestError(f"the request lacks the model's input {_names(missing)}")
-    ordered = tuple(tensors[name] for name in specs)
-    parameters = body.parameters or _NO_PARAMETERS
-    return Parsed(
-        ordered,
-        _key(served, ordered),
-        _wanted(
-            body.outputs, served.signature.outputs, binary=parameters.binary_data_output
-        ),
-        body.id or "",
-        _read_priority(parameters.priority),
-        checked_timeout_us(parameters.timeout or 0),
-    )
-
-
 def _read_input(
     given: _Input, spec: TensorSpec, binary: memoryview, at: int
 ) -> tuple[Tensor, int]:
@@ -273,40 +354,6 @@ def _read_input(
     return Tensor(name, spec.datatype, shape, value), end
 
 
-def _key(served: ServedVersion, tensors: Sequence[Tensor]) -> Compatibility:
-    return compatibility(
-        served,
-        [tensor.shape for tensor in tensors],
-        [tensor.data for tensor in tensors],
-    )
-
-
-def _wanted(
-    outputs: list[_Output] | None, specs: Sequence[TensorSpec], *, binary: bool
-) -> tuple[WantedOutput, ...]:
-    if not outputs:
-        wanted = {spec.name: binary for spec in specs}
-    else:
-        wanted = {}
-        known = {spec.name for spec in specs}
-        for output in outputs:
-            if output.name not in known:
-                raise RequestError(
-                    f"the model has no output {output.name[:100]!r}, its outputs are "
-                    f"{_names(specs)}"
-                )
-            if output.name in wanted:
-                raise RequestError(f"output {output.name!r} is asked for twice")
-            wanted[output.name] = _is_binary(output, binary=binary)
-    for spec in specs:
-        if spec.datatype in _NO_JSON_FORM and not wanted.get(spec.name, True):
-            raise RequestError(
-                f"output '{spec.name}' is {spec.datatype}, which has no JSON form: ask "
-                "for it with the parameter binary_data or binary_data_output"
-            )
-    return tuple(WantedOutput(*each) for each in wanted.items())
-
-
 def _is_binary(output: _Output, *, binary: bool) -> bool:
     parameters = output.parameters or _NO_OUTPUT_PARAMETERS
     if parameters.classification is not None:
@@ -335,17 +382,9 @@ def _read_priority(given: int | str | None) -> Priority | None:
     return _NUMBERED_PRIORITY[given]
 
 
-def _parse_raw(body: Bytes, served: ServedVersion) -> Parsed:
-    """Without a JSON part: the body is the only input's contents, one row."""
-    if len(served.signature.inputs) != 1:
-        raise RequestError(
-            "a raw request (Inference-Header-Content-Length: 0) needs a model with "
-            f"one input, this one has {len(served.signature.inputs)}"
-        )
-    (spec,) = served.signature.inputs
+def _raw_tensor(spec: TensorSpec, shape: list[int], body: Bytes) -> Tensor:
+    """``shape`` has at most one open dimension, which the body's length closes."""
     view: bytes | memoryview = memoryview(body)
-    batch_axis = served.batch_axes.get(spec.name, BATCH_AXIS_NONE)
-    shape = [1 if axis == batch_axis else dim for axis, dim in enumerate(spec.shape)]
     if spec.datatype is Datatype.BYTES:
         shape = [1 if dim == VARIABLE else dim for dim in shape]
         if prod(shape) != 1:
@@ -371,13 +410,8 @@ def _parse_raw(body: Bytes, served: ServedVersion) -> Parsed:
         shape[shape.index(VARIABLE)] = len(view) // step
     checked = check_shape(spec.name, shape)
     check_raw(spec.name, spec.datatype, checked, view)
-    tensors = (Tensor(spec.name, spec.datatype, checked, view),)
-    return Parsed(
-        tensors,
-        _key(served, tensors),
-        _wanted(None, served.signature.outputs, binary=True),
-    )
+    return Tensor(spec.name, spec.datatype, checked, view)
 
 
-def _names(specs: Sequence[TensorSpec]) -> str:
-    return ", ".join(repr(spec.name) for spec in specs) or "(none)"
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "(none)"

@@ -12,10 +12,19 @@ import pytest
 from headrace.domain import Datatype, Priority, ServedVersion
 from headrace.errors import RequestError
 from services.ingress.head import Head
-from services.ingress.parsing import Parsed, WantedOutput, decompressed, parse
+from services.ingress.parsing import (
+    Parsed,
+    RequestParser,
+    WantedOutput,
+    decompressed,
+)
 from tests.services.ingress.models import a_version
 
 ONE_ROW = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def parse(head: Head, text: bytes, served: ServedVersion) -> Parsed:
+    return RequestParser(served).parse(head, text)
 
 
 def body(*inputs: dict[str, Any], **others: Any) -> bytes:
@@ -381,3 +390,32 @@ def test_a_compressed_body_that_is_broken_or_too_large_is_refused(
     with pytest.raises(RequestError) as caught:
         decompressed(packed, encoding, 5)
     assert caught.value.reason == reason
+
+
+def test_the_key_of_a_shape_is_remembered_but_not_that_of_a_value() -> None:
+    batched, shared = ("X", Datatype.UINT8, (-1, 2)), ("K", Datatype.UINT8, ())
+    parser = RequestParser(a_version(batched, shared))
+
+    def key(rows: int, value: int) -> tuple[str, int]:
+        inputs = [
+            {
+                "name": "X",
+                "shape": [rows, 2],
+                "datatype": "UINT8",
+                "data": [1] * 2 * rows,
+            },
+            {"name": "K", "shape": [], "datatype": "UINT8", "data": [value]},
+        ]
+        found = parser.parse(Head(), body(*inputs)).key
+        return found.shape, found.rows
+
+    assert key(1, 5) == key(1, 5)
+    assert key(1, 5)[0] != key(1, 6)[0]
+    assert key(2, 5) == (key(1, 5)[0], 2)
+    alone = RequestParser(a_version())
+    shapes = [[1, 4], [3, 4], [1, 4]]
+    rows = [
+        alone.parse(Head(), body(x([1] * 4 * n, shape=[n, w]))).key.rows
+        for n, w in shapes
+    ]
+    assert rows == [1, 3, 1]
