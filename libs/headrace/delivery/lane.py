@@ -96,7 +96,9 @@ class Lane:
         self._scheduler = scheduler
         self._limits = limits or LaneLimits()
         self._out = Outbox()
-        self._roster: Roster[tuple[int, int]] = Roster()
+        self._roster: Roster[tuple[int, int]] = Roster(
+            pause_us=self._limits.heartbeat_late_us
+        )
         self._leases = LeaseWatch(self._limits)
         self._versions: VersionsChanged | None = None
         self._commits = Commits(

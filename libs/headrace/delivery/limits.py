@@ -20,8 +20,9 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     there is tried elsewhere."""
 
     heartbeat_late_us: PositiveInt = 500_000
-    """Leases stand still while our own heartbeat is not read back for so long: then
-    it is our reading that is slow, not the worker."""
+    """Leases stand still while our own heartbeat is not read back for so long, since
+    it is then our reading that is slow and not the worker; and log time in which no
+    heartbeat at all was written for so long makes nobody silent."""
 
     lease_factor: PositiveInt = 3
     lease_slack_us: PositiveInt = 200_000

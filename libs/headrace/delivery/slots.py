@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace.delivery.attempts import Attempts
-from headrace.delivery.decisions import WriteBatch, WriteSync
+from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
 from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
 from headrace.delivery.ledger import Entry, EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
@@ -279,6 +279,7 @@ class Slots:
         for slot in self._slots.values():
             is_heard = self._is_heard(slot)
             if slot.was_heard and not is_heard:
+                self._alarm("slot.silent", slot, held=len(slot.held))
                 self._lapse(slot, list(slot.held.values()), now_us)
             elif is_heard and not slot.was_heard and not slot.is_usable:
                 slot.asked_at_us = now_us
@@ -289,6 +290,7 @@ class Slots:
                 if not flight.is_lapsed and now_us >= flight.lease_at_us
             ]
             if lapsed and leases_run:
+                self._alarm("lease.lapsed", slot, batch=lapsed[0].batch)
                 self._lapse(slot, lapsed, now_us)
             self._leases_stand |= bool(lapsed) and not leases_run
             if self._ask_again_at_us(slot) <= now_us:
@@ -371,6 +373,9 @@ class Slots:
             flight.is_lapsed = True
             self._retry(slot, flight, now_us)
         self.ask(slot, now_us)
+
+    def _alarm(self, event: str, slot: Slot, **facts: str | int) -> None:
+        self._out.put(Alarm(event, {"slot": slot.number, **facts}))
 
     def _count(self, slot: Slot, reported: tuple[HeldBatch, ...], now_us: int) -> None:
         """Believe the report: what it does not name is gone, and what it names beyond

@@ -124,9 +124,7 @@ class WorkerCore:
         not acked takes no room: the former has often read it, and sent the next
         batch, before its ack is here."""
         return tuple(
-            batch
-            for batch, held in self._held.items()
-            if held.phase is not _Phase.DONE
+            batch for batch, held in self._held.items() if held.phase is not _Phase.DONE
         )
 
     @property
