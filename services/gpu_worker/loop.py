@@ -1,4 +1,8 @@
-"""The thread that replies: owns the delivery core and does what it decides."""
+"""The thread that replies: owns the delivery core and does what it decides.
+
+The run thread comes in for a moment too, between two runs: what is next is decided
+there and then, and only what can wait is left to the loop.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +71,14 @@ JOINED = "joined"
 
 
 class Ran(NamedTuple):
+    """A job has run, and the core knows: these members' replies can be written."""
+
     job: Job
+    succeeded: tuple[int, ...]
 
 
-Inbox = SimpleQueue[WorkerEvent | BatchFetched | Ran]
+Message = WorkerEvent | BatchFetched | Ran
+Inbox = SimpleQueue[Message]
 
 
 class Parts(NamedTuple):
@@ -111,7 +119,10 @@ class Loop:
         self._process = process
         self._core = parts.core
         self._clock = process.clock
+        self._lock = threading.Lock()
+        """Held while the core decides and its decisions are carried out."""
         self._jobs: dict[str, Job] = {}
+        self._end: WorkerExit | None = None
         self.vitals = Vitals()
 
     def held(self) -> set[Runnable]:
@@ -127,7 +138,7 @@ class Loop:
             messages = self._take(waited_us)
             before_us, now_us = now_us, self._clock.now_us()
             self._process.pulse.beat()
-            events = list(map(self._event, messages)) or [Ticked()]
+            events: list[Message] = messages or [Ticked()]
             if now_us - before_us > waited_us + GAP_US:
                 self._process.log.warning("loop.paused", us=now_us - before_us)
                 events.insert(0, GapNoticed())
@@ -137,22 +148,24 @@ class Loop:
                 self._process.log.info("drain.started", held=len(self._jobs))
                 events.append(DrainRequested())
             for event in events:
-                end = self._act(self._core.handle(event, now_us))
-                if end is not None:
-                    return end
-            self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
+                self._take_in(event)
+            if self._end is not None:
+                return self._end
+            with self._lock:
+                self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
             self._process.metrics.held.set(len(self._jobs))
         self._process.log.error("drain.ended", held=len(self._jobs))
         return WorkerExit.DRAINED
 
     def _wait_us(self, now_us: int) -> int:
-        wakeup_us = self._core.wakeup_at_us()
+        with self._lock:
+            wakeup_us = self._core.wakeup_at_us()
         if wakeup_us is None:
             return WAIT_US_MAX
         return min(max(wakeup_us - now_us, 0), WAIT_US_MAX)
 
-    def _take(self, wait_us: int) -> list[WorkerEvent | BatchFetched | Ran]:
-        messages: list[WorkerEvent | BatchFetched | Ran] = []
+    def _take(self, wait_us: int) -> list[Message]:
+        messages: list[Message] = []
         try:
             messages.append(self._inbox.get(timeout=max(wait_us, 1) / 1e6))
             while True:
@@ -160,37 +173,51 @@ class Loop:
         except Empty:
             return messages
 
-    def _event(self, message: WorkerEvent | BatchFetched | Ran) -> WorkerEvent:
+    def run_ended(self, job: Job) -> Job | None:
+        """For the run thread: the job to run next, if there is one."""
+        following: Job | None = None
+        succeeded: tuple[int, ...] = ()
+        with self._lock:
+            ended = RunEnded(job.batch.batch, job.run_us, job.outcomes)
+            for decision in self._core.handle(ended, self._clock.now_us()):
+                match decision:
+                    case Run(batch):
+                        following = self._jobs[batch]
+                    case WriteReplies(_, members):
+                        succeeded = members
+                    case _:
+                        self._carry_out(decision)
+        self._inbox.put(Ran(job, succeeded))
+        return following
+
+    def _take_in(self, message: Message) -> None:
         match message:
+            case Ran(job, succeeded):
+                worker = f"{self._process.slot}/{self._core.incarnation}"
+                self._parts.replier.write(job, succeeded, worker)
+                self._count_run(job)
             case BatchFetched(read, job):
                 # A batch that is read twice keeps the job that may be running.
                 self._jobs.setdefault(read.batch, job)
-                return read
-            case Ran(job):
-                self._count_run(job)
-                return RunEnded(job.batch.batch, job.run_us, job.outcomes)
+                self._handle(read)
             case RepliesEnded(batch, members, acked):
                 if not acked and (job_of := self._jobs.get(batch)):
                     self._count_unacked(job_of, len(members))
-                return message
+                self._handle(message)
             case _:
-                return message
+                self._handle(message)
 
-    def _act(self, decisions: list[WorkerDecision]) -> WorkerExit | None:
-        # The device first: what is written waits for the log anyway.
-        for decision in decisions:
-            if isinstance(decision, Run):
-                self._parts.runner.run(self._jobs[decision.batch])
-        for decision in decisions:
-            if isinstance(decision, Exit):
-                return decision.why
-            self._carry_out(decision)
-        return None
+    def _handle(self, event: WorkerEvent) -> None:
+        with self._lock:
+            for decision in self._core.handle(event, self._clock.now_us()):
+                self._carry_out(decision)
 
     def _carry_out(self, decision: WorkerDecision) -> None:
         match decision:
-            case Run() | Exit():
-                pass
+            case Run(batch):
+                self._parts.runner.run(self._jobs[batch])
+            case Exit(why):
+                self._end = why
             case StartReading(position):
                 self._joined(position)
             case ReadToEnd():
@@ -200,9 +227,8 @@ class Loop:
                 self._parts.runner.stop_run(self._jobs[batch])
             case Forget(batch):
                 self._jobs.pop(batch, None)
-            case WriteReplies(batch, members):
-                worker = f"{self._process.slot}/{self._core.incarnation}"
-                self._parts.replier.write(self._jobs[batch], members, worker)
+            case WriteReplies():
+                raise AssertionError("only a run's end leads to replies")
             case Alarm(event, facts):
                 self._process.log.error("worker.cap_exceeded", alarm=event, **facts)
             case _:

@@ -49,7 +49,7 @@ from headrace.wire import Role, base_topics, encode_json, model_topics
 from services.gpu_worker.announcing import Announcements, Announcer
 from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import Fetcher
-from services.gpu_worker.loop import JOINED, Inbox, Loop, Parts, Ran, Surroundings
+from services.gpu_worker.loop import JOINED, Inbox, Loop, Parts, Surroundings
 from services.gpu_worker.models import MODELS, Models, Neighbourhood, ReadyModels
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
@@ -164,10 +164,8 @@ class _Worker:
         bus, clock = self._bus, self._clock
         inbox: Inbox = Inbox()
         self._inbox = inbox
-        ready = ReadyModels()
-        self._ready = ready
+        self._ready = ReadyModels()
         self._log_clock = SharedLogClock()
-        self._roster = SlotRoster()
         control = KafkaProducer(self._connection, CONTROL)
         replies = KafkaProducer(self._connection, REPLIES)
         self._producers = (
@@ -178,16 +176,12 @@ class _Worker:
             KafkaReader(self._connection),
             TopicPartition(self._topics.batches, self._slot),
             put=inbox.put,
-            find=ready.find,
+            find=self._ready.find,
             to_mono=self._log_clock.to_mono,
             clock=clock,
             log=self.log,
         )
-        self._runner = Runner(
-            clock,
-            lambda job: inbox.put(Ran(job)),
-            payload_bytes_max=bus.payload_bytes_max,
-        )
+        self._runner = Runner(clock, payload_bytes_max=bus.payload_bytes_max)
         parts = Parts(
             WorkerCore(lane=self._lane),
             self._fetcher,
@@ -211,23 +205,27 @@ class _Worker:
             self._metrics,
         )
         self.loop = Loop(inbox, parts, surroundings)
+        self._make_vital_signs()
         self._make_models(settings, control)
+
+    def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(
             KafkaProducer(self._connection, BEATS),
             self._topics.status,
             f"{Role.GPU_WORKER}/{self._slot}".encode(),
             self._beat,
             pulse=self._pulse,
-            clock=clock,
+            clock=self._clock,
             log_time=self,
         )
+        self._roster = SlotRoster()
         self._status = StatusReader(
             KafkaReader(self._connection),
             self._topics.status,
             self._roster.take,
             self._read_failed,
         )
-        self._watchdog = Watchdog(self._pulse, clock, self._stalled)
+        self._watchdog = Watchdog(self._pulse, self._clock, self._stalled)
 
     def _make_models(self, settings: GpuWorkerSettings, control: KafkaProducer) -> None:
         announcements = Announcements(self.log)
@@ -273,7 +271,7 @@ class _Worker:
         self._models.prepare()
         self._status.start()
         self._heartbeat.start()
-        self._runner.start()
+        self._runner.start(self.loop.run_ended)
         self._fetcher.start()
         self._models.start()
         self._watchdog.start()
