@@ -35,6 +35,10 @@ Bytes = bytes | bytearray | memoryview
 _NUMBERED_PRIORITY: dict[int, Priority | None] = dict(enumerate([None, *Priority]))
 """Triton's numbers: 0 is the default, 1 the most urgent."""
 
+ID_CHARACTERS_MAX = 1024
+"""A longer ``id`` is refused: it travels beside the tensors, in the room that the log
+leaves for headers."""
+
 KEYS_MAX = 1024
 """Compatibility keys are remembered for so many shapes, then all are forgotten."""
 
@@ -199,7 +203,7 @@ class RequestParser:
             ordered,
             self._key(ordered),
             self._wanted(body.outputs, binary=parameters.binary_data_output),
-            body.id or "",
+            _read_id(body.id),
             _read_priority(parameters.priority),
             checked_timeout_us(parameters.timeout or 0),
         )
@@ -367,6 +371,16 @@ def _is_binary(output: _Output, *, binary: bool) -> bool:
             "from the answer"
         )
     return binary if parameters.binary_data is None else parameters.binary_data
+
+
+def _read_id(given: str | None) -> str:
+    if given is None:
+        return ""
+    if len(given) > ID_CHARACTERS_MAX:
+        raise RequestError(
+            f"id is limited to {ID_CHARACTERS_MAX} characters, got {len(given)}"
+        )
+    return given
 
 
 def _read_priority(given: int | str | None) -> Priority | None:

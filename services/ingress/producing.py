@@ -89,6 +89,13 @@ class Outbox:
         Raises :class:`RequestError` when it is too large, :class:`BusError` when the
         record is refused here and now.
         """
+        size = sum([len(tensor.data) for tensor in parsed.tensors])
+        if size > self._payload_bytes_max:
+            raise RequestError(
+                f"the request's tensors take {size} bytes, at most "
+                f"{self._payload_bytes_max} are allowed (payload_bytes_max)",
+                reason=Reason.TOO_LARGE,
+            )
         head, served = exchange.head, exchange.served
         assert served is not None
         now_us = self._clock.now_us()
@@ -108,12 +115,6 @@ class Outbox:
             ),
             self._to_log_us(now_us),
         )
-        if len(value) > self._payload_bytes_max:
-            raise RequestError(
-                f"the request's tensors take {len(value)} bytes in the log, at most "
-                f"{self._payload_bytes_max} are allowed (payload_bytes_max)",
-                reason=Reason.TOO_LARGE,
-            )
         if head.x_request_id:
             headers.append((X_REQUEST_ID, head.x_request_id))
         is_busy = self._switch.count(now_us)

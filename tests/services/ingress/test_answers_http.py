@@ -340,22 +340,39 @@ def test_the_first_of_two_replies_wins(ingress: IngressProcess) -> None:
     )
 
 
-def test_a_request_too_large_for_the_log_is_refused(ingress: IngressProcess) -> None:
+@pytest.mark.parametrize("more", [0, 4])
+def test_tensors_up_to_the_limit_pass_and_no_larger_ones(
+    ingress: IngressProcess, more: int
+) -> None:
+    size = 2**20 + more
     described = {
         "name": "X",
-        "shape": [1, 2**18],
+        "shape": [1, size // 4],
         "datatype": "FP32",
-        "parameters": {"binary_data_size": 2**20},
+        "parameters": {"binary_data_size": size},
     }
-    text = json.dumps({"inputs": [described]}).encode()
+    text = json.dumps(
+        {
+            "id": "x" * 1024,
+            "inputs": [described],
+            "parameters": {"binary_data_output": True},
+        }
+    ).encode()
     answer = infer(
         ingress,
         "ident_fp32",
-        text + bytes(2**20),
+        text + bytes(size),
         Inference_Header_Content_Length=str(len(text)),
+        x_request_id="y" * 256,
     )
-    assert (answer.status_code, answer.headers["headrace-reason"]) == (413, "too_large")
-    assert "1048576" in answer.json()["error"]
+    if more:
+        assert (answer.status_code, answer.headers["headrace-reason"]) == (
+            413,
+            "too_large",
+        )
+        assert "1048576" in answer.json()["error"]
+    else:
+        assert split(answer)[1] == bytes(size)
 
 
 def test_every_answer_goes_to_its_own_request(ingress: IngressProcess) -> None:

@@ -203,6 +203,7 @@ def test_the_bare_tokens_of_triton_are_numbers() -> None:
         (b'{"inputs":[NaN', "not valid JSON"),
         (b"{}", "inputs"),
         (body(x([1, 2, 3, 4]), id=1), "Expected `str"),
+        (body(x([1, 2, 3, 4]), id="x" * 1025), "id is limited to 1024"),
         (body(x([1, 2, 3, 4]), x([1, 2, 3, 4])), "'X' is given twice"),
         (body(), "lacks the model's input 'X'"),
         (body(x([1, 2, 3, 4], name="Z")), "no input 'Z', its inputs are 'X'"),

@@ -103,6 +103,36 @@ def test_without_its_workers_a_model_is_not_ready(pipeline: Pipeline) -> None:
         until(lambda: httpx.get(ready).status_code == 200)
 
 
+def test_connections_have_limits(pipeline: Pipeline) -> None:
+    with IngressProcess(
+        pipeline.bus,
+        slot=8,
+        LIMITS__HTTP_KEEP_ALIVE_MS=600,
+        LIMITS__CONNECTIONS_MAX=3,
+    ) as ingress:
+        with httpx.Client(base_url=ingress.url) as client:
+            # A running request keeps its connection, however long it takes.
+            answer = client.post(
+                "/v2/models/silent/infer",
+                json=BODY,
+                headers={"headrace-timeout-ms": "2500"},
+            )
+            assert answer.status_code == 504
+        silent, slow = (
+            socket.create_connection(ingress.address, timeout=10) for _ in range(2)
+        )
+        slow.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: h\r\n")
+        third, fourth = (
+            socket.create_connection(ingress.address, timeout=10) for _ in range(2)
+        )
+        assert fourth.recv(100).startswith(b"HTTP/1.1 503 ")
+        for connection in (silent, slow, third):
+            assert connection.recv(1) == b""
+        for connection in (silent, slow, third, fourth):
+            connection.close()
+        assert infer(ingress, "echo").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("slot", "settings", "told"),
     [
