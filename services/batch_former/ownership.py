@@ -211,6 +211,9 @@ class Ownership(LeaderListener):
             self._inbox.put(Channel.OWNERSHIP, ThreadFailed("leader", error))
 
     def _wait_until_let_go(self) -> None:
+        # At the end the client revokes what the loop has left already.
+        if self._closing.is_set():
+            return
         until_us = self._clock.now_us() + RELEASE_TIMEOUT_US
         while not self._let_go.wait(0.005) and self._clock.now_us() < until_us:
             self._answer_questions()
