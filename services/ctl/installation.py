@@ -29,7 +29,7 @@ _SESSION_ELSEWHERE_MS = 6_000
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
 # below it.
-_INGRESS_DRAIN_MS = 6_500
+_INGRESS_DRAIN_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ class RestartPolicy:
     """A first start that ends so ends everything: a restart changes nothing."""
 
     patience_us: tuple[tuple[Service, int], ...] = (
-        (Service.INGRESS, 7_000_000),
-        (Service.BATCH_FORMER, 3_000_000),
+        (Service.INGRESS, 6_500_000),
+        (Service.BATCH_FORMER, 4_000_000),
         (Service.GPU_WORKER, 4_000_000),
         (Service.KAFKA, 4_000_000),
     )
