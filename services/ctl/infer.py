@@ -88,7 +88,10 @@ def _request(client: httpx.Client, path: str, inputs: Sequence[str]) -> dict[str
         return _from_values(client, path, named)
     if len(inputs) == 1:
         return _whole(inputs[0])
-    wanted = ", ".join(_signature(client, path))
+    wanted = ", ".join(
+        f"{name} ({spec['datatype']} {spec['shape']})"
+        for name, spec in _signature(client, path).items()
+    )
     raise UsageError(
         f"give every input as --input NAME=JSON, or a whole request: it takes {wanted}."
     )
