@@ -9,7 +9,7 @@ from headrace.admission import AdmissionSettings, Admitted, Denied, Door
 from headrace.domain import Load, Price, Priority, QueueLoad, Reason
 
 MS = 1000
-PRICE = Price(model="m", version="1", row_us=MS // 2, batch_us=10 * MS)
+PRICE = Price(model="m", version="1", row_us=MS // 2, batch_us=10 * MS, one_us=3 * MS)
 
 
 def a_load(*, running_ms: int = 0, slots: int = 1, **backlog_ms: int) -> Load:
@@ -120,8 +120,15 @@ def test_a_limit_with_no_room_for_a_queue_is_used_up_to_its_end() -> None:
     assert isinstance(ask(a_door(a_load(standard=13)), limit_ms=25), Denied)
 
 
-def test_a_limit_below_the_run_itself_is_unattainable() -> None:
-    denied = ask(a_door(a_load()), limit_ms=12)
+def test_a_limit_that_a_small_batch_makes_is_not_held_to_a_large_one() -> None:
+    # 3 ms of hops, and a batch that takes 9 of the 12 ms.
+    assert ask(a_door(a_load()), limit_ms=12) == Admitted(0)
+    assert isinstance(ask(a_door(a_load(standard=1)), limit_ms=12), Denied)
+
+
+def test_a_limit_below_a_run_of_one_row_is_unattainable() -> None:
+    assert ask(a_door(a_load()), limit_ms=6) == Admitted(0)
+    denied = ask(a_door(a_load()), limit_ms=5)
 
     assert isinstance(denied, Denied)
     assert denied.reason == Reason.DEADLINE_UNATTAINABLE
@@ -173,6 +180,6 @@ def test_more_work_ahead_never_opens_the_door(
         assert more.retry_after_us >= less.retry_after_us > 0
 
 
-@given(limit_ms=st.integers(14, 10_000))
+@given(limit_ms=st.integers(6, 10_000))
 def test_an_idle_lane_takes_whatever_can_be_done(limit_ms: int) -> None:
     assert ask(a_door(a_load()), limit_ms=limit_ms) == Admitted(0)

@@ -32,13 +32,15 @@ class Denied(NamedTuple):
 
 
 class _Prediction(NamedTuple):
-    finish_us: int
-    """From now to the answer."""
+    waits_us: int
+    """For what is ahead."""
 
-    alone_us: int
-    """The same with nothing ahead."""
+    hops_us: int
+    price: Price
 
-    batch_us: int
+    @property
+    def finish_us(self) -> int:
+        return self.waits_us + self.hops_us + self.price.batch_us
 
 
 class _Lane:
@@ -144,28 +146,32 @@ class Door:
         sent_us = sum(known.sent_us[: priority + 1]) * self.ingresses
         ahead_us = (known.ahead_us[priority] + sent_us) / known.load.slots
         waits_us = max(int(ahead_us) - (now_us - known.heard_us), 0)
-        alone_us = known.request_us + own.batch_us + known.rest_us
-        return _Prediction(alone_us + waits_us, alone_us, own.batch_us)
+        return _Prediction(waits_us, known.request_us + known.rest_us, own)
 
     def _compare(
         self, lane: int, told: _Prediction, limit_us: int
     ) -> Admitted | Denied:
         settings = self._settings
         left_us = limit_us - self.loop_lag_us
+        batch_us, one_us = told.price.batch_us, told.price.one_us
+        # A batch shrinks to what its most urgent member can stand.
+        run_us = max(min(batch_us, int(settings.run_part * left_us)), one_us)
         allowed_us = settings.fill * left_us
-        if limit_us < settings.batches_within_limit_min * told.batch_us:
+        if limit_us < settings.batches_within_limit_min * batch_us:
             allowed_us = left_us
-        if told.finish_us <= allowed_us:
+        finish_us = told.waits_us + told.hops_us + run_us
+        # With nothing ahead, refusing would keep an idle device idle.
+        if finish_us <= allowed_us or (not told.waits_us and finish_us <= left_us):
             return Admitted(lane)
-        excess_us = int(told.finish_us - allowed_us)
-        finish_ms, limit_ms = told.finish_us / 1000, limit_us / 1000
-        text = f"predicted to take {finish_ms:.0f} ms of its {limit_ms:.0f} ms"
-        if told.alone_us > left_us:
-            return Denied(Reason.DEADLINE_UNATTAINABLE, text, excess_us)
-        if told.alone_us > allowed_us and told.finish_us == told.alone_us:
-            # Nothing is ahead: refusing would keep an idle device idle.
-            return Admitted(lane)
-        return Denied(Reason.OVERLOADED, text, excess_us)
+        least_us = told.hops_us + one_us
+        if least_us > left_us:
+            text = f"takes at least {least_us / 1000:.0f} ms"
+            reason = Reason.DEADLINE_UNATTAINABLE
+        else:
+            text = f"predicted to take {finish_us / 1000:.0f} ms"
+            reason = Reason.OVERLOADED
+        text += f" of its {limit_us / 1000:.0f} ms"
+        return Denied(reason, text, int(finish_us - allowed_us))
 
     def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:
         limit = self._gradient(model).limit

@@ -21,6 +21,10 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """A model whose time limit holds fewer batches than this has no room for a queue:
     then a request enters while it can be expected to finish in time at all."""
 
+    run_part: float = Field(default=0.75, gt=0, le=1)
+    """A request whose time limit is short beside its model's usual batch is taken to
+    run in a smaller one, that takes this part of the limit."""
+
     loop_lag_part: float = Field(default=0.3, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time
     limit: a saturated ingress loses every deadline at once."""

@@ -35,6 +35,9 @@ class Price(msgspec.Struct, frozen=True):
     batch_us: int
     """Bound of the run time of a batch of the size that the lane aims at."""
 
+    one_us: int
+    """Bound of the run time of one row alone: a shorter time limit is unattainable."""
+
 
 class Load(msgspec.Struct, frozen=True):
     """A lane's work at an instant. Device times add over all of its slots."""

@@ -199,6 +199,7 @@ class Backlog:
                 version=key.version,
                 row_us=int(row_us),
                 batch_us=line.times.bound(target),
+                one_us=line.times.bound(1),
             )
             known = prices.get((key.model, key.version))
             if known is None or known.row_us < price.row_us:
