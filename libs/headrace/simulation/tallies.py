@@ -1,17 +1,24 @@
-"""What a run counts, in memory that does not grow with it."""
+"""What a run counts, in memory that does not grow with its requests."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Iterable
 from math import log
 
-__all__ = ["Histogram", "Tallies"]
+import msgspec
 
-BUCKET_RATIO = 1.01
+from headrace.simulation.workload import Kind
+
+__all__ = ["Histogram", "Results", "Tallies"]
+
+BUCKETS_PER_E = 1 / log(1.01)
+"""Buckets are one percent wide."""
 
 
 class Histogram:
-    """Counts of positive integers in buckets one percent wide."""
+    """Counts of positive integers."""
 
     def __init__(self) -> None:
         self._counts = Counter[int]()
@@ -19,9 +26,14 @@ class Histogram:
         self.total = 0
 
     def add(self, value: int) -> None:
-        self._counts[int(log(max(value, 1)) / log(BUCKET_RATIO))] += 1
+        self._counts[int(log(value) * BUCKETS_PER_E) if value > 0 else 0] += 1
         self.count += 1
         self.total += value
+
+    def merge(self, other: Histogram) -> None:
+        self._counts.update(other._counts)
+        self.count += other.count
+        self.total += other.total
 
     @property
     def mean(self) -> float:
@@ -33,22 +45,99 @@ class Histogram:
         for bucket in sorted(self._counts):
             wanted -= self._counts[bucket]
             if wanted <= 0:
-                return float(BUCKET_RATIO ** (bucket + 0.5))
+                return float(1.01 ** (bucket + 0.5))
         return 0.0
+
+    def distribution(self) -> list[tuple[float, float]]:
+        """Ascending values, each with the part of all that are at most as large."""
+        found, below = [], 0
+        for bucket in sorted(self._counts):
+            below += self._counts[bucket]
+            found.append((float(1.01 ** (bucket + 0.5)), below / self.count))
+        return found
 
 
 class Tallies:
-    """Of one kind of request: a tenant's, a priority's, a second's, or all."""
+    """Of requests of one kind, or of several put together."""
 
     def __init__(self) -> None:
         self.offered = 0
         self.on_time = 0
         self.late = 0
-        self.rows_served = 0
         self.refused = Counter[str]()
         self.latency_us = Histogram()
+        self.offered_by_second = array("q")
+        self.on_time_by_second = array("q")
+        """By the second in which they were offered."""
+
+        self.device_us_by_second = array("d")
+        """Device time given, by the second in which the run ended."""
 
     @property
     def attainment(self) -> float:
         """Part of the offered requests that were answered in time."""
         return self.on_time / self.offered if self.offered else 1.0
+
+    def attainment_between(self, start_s: int, end_s: int) -> float:
+        """Of requests offered in these seconds."""
+        offered = sum(self.offered_by_second[start_s:end_s])
+        return sum(self.on_time_by_second[start_s:end_s]) / offered if offered else 1.0
+
+    def reach(self, second: int) -> None:
+        """Have counts for ``second``."""
+        missing = second + 1 - len(self.offered_by_second)
+        if missing > 0:
+            self.offered_by_second.extend([0] * missing)
+            self.on_time_by_second.extend([0] * missing)
+            self.device_us_by_second.extend([0.0] * missing)
+
+    def merge(self, other: Tallies) -> None:
+        self.offered += other.offered
+        self.on_time += other.on_time
+        self.late += other.late
+        self.refused.update(other.refused)
+        self.latency_us.merge(other.latency_us)
+        self.reach(len(other.offered_by_second) - 1)
+        for second, offered in enumerate(other.offered_by_second):
+            self.offered_by_second[second] += offered
+            self.on_time_by_second[second] += other.on_time_by_second[second]
+            self.device_us_by_second[second] += other.device_us_by_second[second]
+
+
+class Results(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    seconds: float
+    workers: int
+    kinds: list[tuple[Kind, Tallies]]
+    batch_rows: Histogram
+    busy_us: int = 0
+    release: Counter[str] = msgspec.field(default_factory=Counter)
+    overrun: int = 0
+    """Batches that ran longer than predicted for leases."""
+
+    def of(
+        self,
+        *,
+        tenant: str | None = None,
+        priority: int | None = None,
+        limited: bool | None = None,
+        model: int | None = None,
+    ) -> Tallies:
+        """All requests that match what is given, together. ``limited``: with a time
+        limit, or without."""
+        return _together(
+            tallies
+            for kind, tallies in self.kinds
+            if (tenant is None or kind.tenant == tenant)
+            and (priority is None or kind.priority == priority)
+            and (limited is None or limited == (kind.limit_us is not None))
+            and (model is None or kind.model == model)
+        )
+
+
+def _together(parts: Iterable[Tallies]) -> Tallies:
+    whole = Tallies()
+    for part in parts:
+        whole.merge(part)
+    return whole

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from heapq import merge
+from itertools import islice, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,81 +16,111 @@ import numpy as np
 from headrace.domain import Priority
 from headrace.errors import SetupError
 
-__all__ = ["Arrival", "Stream", "arrivals", "merged"]
+__all__ = ["Arrival", "Kind", "Stream", "arrivals", "kinds_of", "merged"]
 
 BLOCK = 8192
 SECOND_US = 1_000_000
 
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests of one kind: ``rate`` per second from ``start_s`` to ``end_s``."""
+    """Requests of one tenant and priority: ``rate`` per second from ``start_s`` to
+    ``end_s``."""
 
     rate: float
     end_s: float
     start_s: float = 0.0
     process: str = "poisson"
-    """``poisson``, ``gamma:CV2``, ``even``, or ``trace:FILE`` (Azure's CSV or
-    Mooncake's JSON Lines; its shape, scaled to ``rate``)."""
+    """``poisson``, ``gamma:CV2``, ``even``, ``trace:FILE`` (Azure's CSV or
+    Mooncake's JSON Lines; its shape, scaled to ``rate``), or ``backlog:N``: that
+    many requests always wait in each lane, whatever the rate."""
 
     models: tuple[int, ...] = (0,)
     """Indices of the models asked for, equally often."""
+
+    shapes: int = 1
+    """As many different shapes, equally often."""
 
     limit_us: int | None = 100_000
     priority: Priority = Priority.STANDARD
     tenant: str = "default"
     rows: int = 1
 
+    @property
+    def backlog(self) -> int:
+        """Requests that always wait in each lane; 0: they arrive by a process."""
+        name, _, argument = self.process.partition(":")
+        return int(argument) if name == "backlog" else 0
 
-class Arrival(NamedTuple):
-    at_us: int
+
+class Kind(NamedTuple):
+    """Requests that are told apart by nothing but their instants."""
+
+    tenant: str
+    priority: Priority
     model: int
-    stream: Stream
+    shape: int
+    rows: int
+    limit_us: int | None
 
 
-def arrivals(stream: Stream, seed: int) -> Iterator[Arrival]:
-    """The requests of one stream, ascending."""
-    dice = np.random.default_rng(seed)
-    end_us = stream.end_s * SECOND_US
-    at_us = stream.start_s * SECOND_US
-    models = stream.models
-    for gaps in _gaps(stream, dice):
-        instants = at_us + np.cumsum(gaps)
-        picks = dice.integers(len(models), size=len(gaps)).tolist()
-        for instant, pick in zip(instants.tolist(), picks, strict=True):
-            if instant >= end_us:
-                return
-            yield Arrival(int(instant), models[pick], stream)
-        at_us = float(instants[-1])
+Arrival = tuple[int, int]
+"""Instant in µs and the place of its :class:`Kind`."""
+
+
+def kinds_of(streams: Sequence[Stream]) -> list[Kind]:
+    """In the order by which arrivals name them: by stream, model and shape."""
+    return [
+        Kind(
+            stream.tenant,
+            stream.priority,
+            model,
+            shape,
+            stream.rows,
+            stream.limit_us,
+        )
+        for stream in streams
+        for model in stream.models
+        for shape in range(stream.shapes)
+    ]
 
 
 def merged(streams: Sequence[Stream], seed: int) -> Iterator[Arrival]:
-    """All streams in one order of time."""
-    sources = [
-        arrivals(stream, seed * 1_000 + place) for place, stream in enumerate(streams)
-    ]
-    if len(sources) == 1:
-        yield from sources[0]
-        return
-    heads = [next(source, None) for source in sources]
-    while True:
-        waiting = [
-            (head.at_us, place) for place, head in enumerate(heads) if head is not None
-        ]
-        if not waiting:
+    """All streams in one order of time, backlogs excepted."""
+    sources, first = [], 0
+    for place, stream in enumerate(streams):
+        if not stream.backlog:
+            sources.append(arrivals(stream, first, seed * 1_000 + place))
+        first += len(stream.models) * stream.shapes
+    return sources[0] if len(sources) == 1 else merge(*sources)
+
+
+def arrivals(stream: Stream, first: int, seed: int) -> Iterator[Arrival]:
+    """The requests of one stream, ascending; its first kind is number ``first``."""
+    dice = np.random.default_rng(seed)
+    count = len(stream.models) * stream.shapes
+    end_us = stream.end_s * SECOND_US
+    at_us = stream.start_s * SECOND_US
+    for gaps in gaps_of(stream.process, SECOND_US / stream.rate, dice):
+        instants = at_us + np.cumsum(gaps)
+        at_us = float(instants[-1])
+        instants = instants[: np.searchsorted(instants, end_us)]
+        picks = (
+            dice.integers(first, first + count, size=len(instants)).tolist()
+            if count > 1
+            else repeat(first, len(instants))
+        )
+        yield from zip(instants.astype(np.int64).tolist(), picks, strict=True)
+        if at_us >= end_us:
             return
-        _, place = min(waiting)
-        head = heads[place]
-        assert head is not None
-        yield head
-        heads[place] = next(sources[place], None)
 
 
-def _gaps(
-    stream: Stream, dice: np.random.Generator
-) -> Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def gaps_of(
+    process: str, mean_us: float, dice: np.random.Generator
+) -> Iterator[Floats]:
     """Blocks of times between requests, µs."""
-    mean_us = SECOND_US / stream.rate
-    name, _, argument = stream.process.partition(":")
+    name, _, argument = process.partition(":")
     match name:
         case "poisson":
             while True:
@@ -98,20 +129,33 @@ def _gaps(
             while True:
                 yield np.full(BLOCK, mean_us)
         case "gamma":
-            shape = 1 / float(argument)
+            shape = 1 / _cv2(argument)
             while True:
                 yield dice.gamma(shape, mean_us / shape, BLOCK)
         case "trace":
-            instants = np.array(_instants(Path(argument)), dtype=np.float64)
-            gaps = np.diff(instants)
+            gaps = np.diff(np.array(_instants(Path(argument)), dtype=np.float64))
             gaps *= mean_us / gaps.mean()
             while True:
                 yield gaps
         case _:
             raise SetupError(
-                f"arrivals {stream.process!r} are unknown: say poisson, even, "
-                "gamma:CV2 or trace:FILE"
+                f"arrivals {process!r} are unknown: say poisson, even, gamma:CV2 or "
+                "trace:FILE"
             )
+
+
+def _cv2(argument: str) -> float:
+    """A squared coefficient of variation."""
+    try:
+        found = float(argument)
+    except ValueError:
+        found = 0.0
+    if found <= 0:
+        raise SetupError(
+            f"gamma:{argument} names no variation: say gamma:4 for bursts, gamma:1 "
+            "for what is Poisson"
+        )
+    return found
 
 
 def _instants(path: Path) -> list[float]:
@@ -126,9 +170,10 @@ def _instants(path: Path) -> list[float]:
                 instants = [_seconds(row[0]) for row in table]
     except (OSError, KeyError, ValueError, IndexError) as error:
         raise SetupError(f"trace {path} cannot be read: {error}") from error
+    instants.sort()
     if len(instants) < 2 or instants[0] == instants[-1]:
         raise SetupError(f"trace {path} has fewer than two instants")
-    return sorted(instants)
+    return instants
 
 
 def _seconds(text: str) -> float:

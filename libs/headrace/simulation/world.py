@@ -1,7 +1,7 @@
 """A pool of workers in virtual time, driven by the objects that production runs.
 
 Each lane has a scheduler behind the boundary of :mod:`headrace.domain.dispatch`, the
-door of one ingress stands before them, and records take the hops of the log. Nothing
+door of each ingress stands before them, and records take the hops of the log. Nothing
 here decides: events are put in order, and what follows is counted.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
-import msgspec
 import numpy as np
 
 from headrace.admission import AdmissionSettings, Admitted, Door
@@ -34,85 +33,29 @@ from headrace.domain import (
     VersionChanged,
 )
 from headrace.scheduling import BatchFormer
-from headrace.simulation.tallies import Histogram, Tallies
-from headrace.simulation.workload import Arrival
+from headrace.simulation.pool import Loss, ModelSpec, Pool
+from headrace.simulation.tallies import Histogram, Results, Tallies
+from headrace.simulation.workload import Kind, Stream, kinds_of, merged
 
-__all__ = ["Loss", "ModelSpec", "Pool", "Results", "World"]
+__all__ = ["World"]
 
 MS = 1_000
 SECOND_US = 1_000_000
 CREDITS = 2
 PUBLISH_US = 15 * MS
-SOURCE = Source("simulated", 0, 0)
+PUBLISH_IDLE_US = 200 * MS
+NEVER_US = 1 << 62
 NOTHING = Signature(inputs=(), outputs=())
-
-
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A model whose run time is ``alpha_us + beta_us · rows``, or a measured table
-    between whose sizes it is linear."""
-
-    name: str
-    alpha_us: int = 5_000
-    beta_us: int = 250
-    max_batch: int = 32
-    table_us: dict[int, int] = {}
-
-    def run_us(self, rows: int) -> int:
-        if not self.table_us:
-            return self.alpha_us + self.beta_us * rows
-        sizes = sorted(self.table_us)
-        return int(np.interp(rows, sizes, [self.table_us[size] for size in sizes]))
-
-
-class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker is gone from ``at_s`` for ``seconds``; what it held runs again."""
-
-    worker: int
-    at_s: float
-    seconds: float
-
-
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines: ``lanes`` formers share the workers by number."""
-
-    workers: int = 1
-    lanes: int = 1
-    request_us: int = 1_000
-    control_us: int = 1_000
-    response_us: int = 1_000
-    noise: float = 0.0
-    """Standard deviation of a run time, as a part of it."""
-
-    speeds: tuple[float, ...] = ()
-    """Run time factors of the workers, repeated over all; empty: all 1."""
-
-    slow_from_s: float | None = None
-    """From then on every run takes ``slow_factor`` times as long."""
-
-    slow_factor: float = 2.0
-    losses: tuple[Loss, ...] = ()
-    admission: bool = True
-
-
-class Results(msgspec.Struct, kw_only=True):
-    """What came of it. Instants and durations in µs."""
-
-    seconds: float
-    all: Tallies
-    by_tenant: dict[str, Tallies]
-    by_priority: dict[int, Tallies]
-    by_second: list[Tallies]
-    batch_rows: Histogram
-    busy_us: int
-    release: dict[str, int]
-    service_by_second: dict[str, list[float]]
-    """Tenant to device µs given in each second."""
+VERSION = "1"
+PROBED = (1, 2, 3)
+"""Sizes that a worker measures before it announces a version, besides the largest."""
 
 
 class _Worker:
-    def __init__(self, number: int, speed: float) -> None:
+    def __init__(self, number: int, speed: float, lane: _Lane) -> None:
         self.number = number
         self.speed = speed
+        self.lane = lane
         self.held: deque[Dispatch] = deque()
         self.busy_until_us = 0
         self.lost = False
@@ -123,8 +66,7 @@ class _Lane:
     def __init__(self, number: int, scheduler: Scheduler) -> None:
         self.number = number
         self.scheduler = scheduler
-        self.tick_at_us: int | None = None
-        self.published = True
+        self.tick_at_us = NEVER_US
 
 
 class World:
@@ -134,372 +76,357 @@ class World:
         self,
         pool: Pool,
         models: Sequence[ModelSpec],
+        streams: Sequence[Stream],
         new_scheduler: Callable[[], Scheduler],
         *,
         seed: int = 0,
         settings: AdmissionSettings | None = None,
     ) -> None:
-        self.now_us = 0
         self._pool = pool
         self._models = models
-        self._dice = np.random.default_rng(seed)
-        self._noises: Iterator[float] = iter(())
+        self._streams = streams
+        self._seed = seed
+        self._now_us = 0
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[object, ...]]]
         self._agenda = []
+        self._wire: deque[tuple[int, Request, _Lane]] = deque()
+        """Requests on their way to a former; they all take equally long."""
         self._order = count()
-        self._door = Door(settings or AdmissionSettings()) if pool.admission else None
+        self._names = count()
+        self._in_flight = 0
+        self._turn = 0
+        self._noises = _normal(np.random.default_rng(seed))
         self._lanes = [_Lane(lane, new_scheduler()) for lane in range(pool.lanes)]
         speeds = pool.speeds or (1.0,)
         self._workers = [
-            _Worker(slot, speeds[slot % len(speeds)]) for slot in range(pool.workers)
+            _Worker(slot, speeds[slot % len(speeds)], self._lanes[slot % pool.lanes])
+            for slot in range(pool.workers)
         ]
-        self._prices = [
-            Price(
-                model=model.name,
-                version="1",
-                row_us=model.run_us(model.max_batch) // model.max_batch,
-                batch_us=model.run_us(model.max_batch),
-            )
+        self._run_us = {
+            model.name: [0, *map(model.run_us, range(1, model.max_batch + 1))]
             for model in models
+        }
+        self._prices = [self._announced(model) for model in models]
+        self._doors = self._new_doors(settings or AdmissionSettings())
+        self._kinds = kinds_of(streams)
+        self._sources = [Source("", 0, place) for place in range(len(self._kinds))]
+        self._endless_until_us = [
+            int(stream.end_s * SECOND_US) if stream.backlog else 0
+            for stream in streams
+            for _ in kinds_of([stream])
         ]
-        self._in_flight = 0
-        self._turn = 0
-        self._streams: dict[str, int] = {}
-        self.results = Results(
-            seconds=0.0,
-            all=Tallies(),
-            by_tenant={},
-            by_priority={},
-            by_second=[],
+        self._tallies = [Tallies() for _ in self._kinds]
+        self._results = Results(
+            seconds=max(stream.end_s for stream in streams),
+            workers=pool.workers,
+            kinds=list(zip(self._kinds, self._tallies, strict=True)),
             batch_rows=Histogram(),
-            busy_us=0,
-            release={},
-            service_by_second={},
         )
         self._introduce()
 
-    def run(
-        self,
-        source: Iterator[Arrival],
-        *,
-        seconds: float,
-        on_progress: Callable[[int], None] = lambda _: None,
-    ) -> Results:
-        """Until ``seconds`` are over and everything has settled."""
-        agenda = self._agenda
-        self._end_us = int(seconds * SECOND_US)
-        upcoming = next(source, None)
+    def run(self, on_progress: Callable[[int], None] = lambda _: None) -> Results:
+        """Until the streams are over and everything has settled; ``on_progress`` is
+        told the virtual time every 50,000 requests."""
+        agenda, wire = self._agenda, self._wire
+        source = merged(self._streams, self._seed)
         offered = 0
-        while upcoming is not None or agenda:
-            if upcoming is not None and (not agenda or upcoming.at_us <= agenda[0][0]):
-                self.now_us = upcoming.at_us
-                self._offer(upcoming)
+        at_us, kind = next(source, (NEVER_US, 0))
+        while True:
+            soonest_us = agenda[0][0] if agenda else NEVER_US
+            if wire and wire[0][0] <= soonest_us and wire[0][0] <= at_us:
+                self._now_us, request, lane = wire.popleft()
+                self._receive(request, lane)
+            elif at_us <= soonest_us and at_us != NEVER_US:
+                self._now_us = at_us
+                self._offer(kind)
                 offered += 1
-                if offered % 10_000 == 0:
-                    on_progress(offered)
-                upcoming = next(source, None)
-            else:
-                self.now_us, _, action, facts = heappop(agenda)
+                if offered % 50_000 == 0:
+                    on_progress(at_us)
+                at_us, kind = next(source, (NEVER_US, 0))
+            elif agenda:
+                self._now_us, _, action, facts = heappop(agenda)
                 action(*facts)
-        self.results.seconds = seconds
-        return self.results
-
-    def keep_busy(self, arrival: Arrival, requests: int) -> None:
-        """A backlog that never ends: as many requests of this kind always wait."""
-        for _ in range(requests):
-            self._at(0, self._receive, self._request(arrival, endless=True))
+            else:
+                return self._results
 
     def _at(self, at_us: int, action: Callable[..., None], *facts: object) -> None:
         heappush(self._agenda, (at_us, next(self._order), action, facts))
 
+    def _announced(self, model: ModelSpec) -> Price:
+        run_us = self._run_us[model.name]
+        return Price(
+            model=model.name,
+            version=VERSION,
+            row_us=run_us[-1] // model.max_batch,
+            batch_us=run_us[-1],
+            one_us=run_us[1],
+        )
+
+    def _new_doors(self, settings: AdmissionSettings) -> list[Door]:
+        if not self._pool.admission:
+            return []
+        doors = [Door(settings) for _ in range(self._pool.ingresses)]
+        for door in doors:
+            door.ingresses = len(doors)
+        return doors
+
     def _introduce(self) -> None:
         pool = self._pool
+        hops = HopsMeasured(control_us=pool.control_us, response_us=pool.response_us)
         for lane in self._lanes:
             slots = frozenset(range(lane.number, pool.workers, pool.lanes))
-            hops = HopsMeasured(
-                control_us=pool.control_us, response_us=pool.response_us
-            )
             lane.scheduler.handle(hops, 0)
             for model in self._models:
-                served = ServedVersion(
-                    model=model.name,
-                    version="1",
-                    signature=NOTHING,
-                    sha256="",
-                    max_batch=model.max_batch,
-                    batch_axes={},
-                    padding=None,
-                    latency_objective_us=None,
-                    run_us={
-                        rows: model.run_us(rows)
-                        for rows in {1, 2, 3, model.max_batch}
-                        if rows <= model.max_batch
-                    },
-                    ready_slots=slots,
-                    unloading_slots=frozenset(),
-                )
+                served = self._served(model, slots)
                 lane.scheduler.handle(VersionChanged(served), 0)
-            for slot in sorted(slots):
-                self._tell(lane, self._workers[slot])
+        for worker in self._workers:
+            self._tell(worker)
+        if self._doors:
+            for lane in self._lanes:
+                self._publish(lane)
         for loss in pool.losses:
             self._at(int(loss.at_s * SECOND_US), self._lose, loss)
+        place = 0
+        for stream in self._streams:
+            kinds = range(place, place + len(kinds_of([stream])))
+            place = kinds.stop
+            for lane in self._lanes:
+                for number in range(stream.backlog):
+                    start_us = int(stream.start_s * SECOND_US)
+                    kind = kinds[number % len(kinds)]
+                    self._at(start_us, self._offer_again, kind, lane)
 
-    def _offer(self, arrival: Arrival) -> None:
-        stream = arrival.stream
-        self._tally(stream.tenant, stream.priority, arrival.at_us, "offered")
-        lane = self._lane_for(arrival)
-        if lane is None:
-            return
+    def _served(self, model: ModelSpec, slots: frozenset[int]) -> ServedVersion:
+        run_us = self._run_us[model.name]
+        sizes = {*PROBED, model.max_batch}
+        return ServedVersion(
+            model=model.name,
+            version=VERSION,
+            signature=NOTHING,
+            sha256="",
+            max_batch=model.max_batch,
+            batch_axes={},
+            padding=None,
+            latency_objective_us=None,
+            run_us={rows: run_us[rows] for rows in sizes if rows <= model.max_batch},
+            ready_slots=slots,
+            unloading_slots=frozenset(),
+        )
+
+    def _offer(self, place: int) -> None:
+        kind = self._kinds[place]
+        tallies = self._tallies[place]
+        self._count_offered(tallies)
+        lane = self._lane_for(kind, tallies)
+        if lane is not None:
+            self._in_flight += 1
+            request = self._new_request(place, kind)
+            self._wire.append((self._now_us + self._pool.request_us, request, lane))
+
+    def _offer_again(self, place: int, lane: _Lane) -> None:
+        """A request of a backlog, which is in the log already."""
+        self._count_offered(self._tallies[place])
         self._in_flight += 1
-        at_us = self.now_us + self._pool.request_us
-        self._at(at_us, self._receive, self._request(arrival), lane)
+        self._receive(self._new_request(place, self._kinds[place]), lane)
 
-    def _lane_for(self, arrival: Arrival) -> _Lane | None:
-        lanes = range(len(self._lanes))
-        stream = arrival.stream
-        if self._door is None or stream.limit_us is None:
-            self._turn += 1
+    def _count_offered(self, tallies: Tallies) -> None:
+        second = self._now_us // SECOND_US
+        tallies.offered += 1
+        tallies.reach(second)
+        tallies.offered_by_second[second] += 1
+
+    def _lane_for(self, kind: Kind, tallies: Tallies) -> _Lane | None:
+        self._turn += 1
+        if not self._doors or kind.limit_us is None:
             return self._lanes[self._turn % len(self._lanes)]
-        price = self._prices[arrival.model]
-        verdict = self._door.decide(
-            lanes,
+        door = self._doors[self._turn % len(self._doors)]
+        price = self._prices[kind.model]
+        verdict = door.decide(
+            range(len(self._lanes)),
             price,
-            stream.priority,
-            limit_us=stream.limit_us,
+            kind.priority,
+            limit_us=kind.limit_us,
             in_flight=self._in_flight,
-            now_us=self.now_us,
+            now_us=self._now_us,
         )
         if isinstance(verdict, Admitted):
-            self._door.admitted(verdict.lane, price, stream.priority, stream.rows)
+            door.admitted(verdict.lane, price, kind.priority, kind.rows)
             return self._lanes[verdict.lane]
-        for tallies in self._kinds(stream.tenant, stream.priority, self.now_us):
-            tallies.refused[verdict.reason] += 1
+        tallies.refused[verdict.reason] += 1
         return None
 
-    def _request(self, arrival: Arrival, *, endless: bool = False) -> Request:
-        stream = arrival.stream
-        key = str(next(self._order))
-        limit_us = stream.limit_us
+    def _new_request(self, place: int, kind: Kind) -> Request:
+        now_us = self._now_us
+        key = str(next(self._names))
+        limit_us = kind.limit_us
         return Request(
             key=key,
             id=key,
-            tenant=stream.tenant,
-            model=self._models[arrival.model].name,
-            version="1",
-            shape="x",
-            rows=stream.rows,
+            tenant=kind.tenant,
+            model=self._models[kind.model].name,
+            version=VERSION,
+            shape=str(kind.shape),
+            rows=kind.rows,
             length=0,
-            priority=stream.priority,
-            arrived_us=arrival.at_us,
-            deadline_us=None if limit_us is None else arrival.at_us + limit_us,
+            priority=kind.priority,
+            arrived_us=now_us,
+            deadline_us=None if limit_us is None else now_us + limit_us,
             reply_to=None,
-            source=SOURCE,
+            source=self._sources[place],
             tensors=(),
             size_bytes=0,
-            client_id="endless" if endless else "",
         )
 
-    def _receive(self, request: Request, lane: _Lane | None = None) -> None:
-        if lane is None:
-            self._turn += 1
-            lane = self._lanes[self._turn % len(self._lanes)]
-        lane.scheduler.handle(Arrived(request), self.now_us)
+    def _receive(self, request: Request, lane: _Lane) -> None:
+        lane.scheduler.handle(Arrived(request), self._now_us)
         self._wake(lane)
 
     def _wake(self, lane: _Lane) -> None:
         at_us = lane.scheduler.wakeup_at_us()
-        if at_us is None:
-            return
-        at_us = max(at_us, self.now_us)
-        if lane.tick_at_us is None or at_us < lane.tick_at_us:
-            lane.tick_at_us = at_us
-            self._at(at_us, self._tick, lane)
+        if at_us is not None and at_us < lane.tick_at_us:
+            lane.tick_at_us = max(at_us, self._now_us)
+            self._at(lane.tick_at_us, self._tick, lane)
 
     def _tick(self, lane: _Lane) -> None:
-        if lane.tick_at_us != self.now_us:
+        if lane.tick_at_us != self._now_us:
             return
-        lane.tick_at_us = None
-        for decision in lane.scheduler.handle(Ticked(), self.now_us):
+        lane.tick_at_us = NEVER_US
+        for decision in lane.scheduler.handle(Ticked(), self._now_us):
             if isinstance(decision, Dispatch):
                 self._send(lane, decision)
             else:
                 self._refuse(decision)
         self._wake(lane)
-        if self._door is not None and lane.published:
-            lane.published = False
-            self._at(self.now_us + PUBLISH_US, self._publish, lane)
 
     def _publish(self, lane: _Lane) -> None:
-        lane.published = True
-        scheduler = lane.scheduler
-        if isinstance(scheduler, BatchFormer):
-            load = scheduler.load(self.now_us)
-            self._at(self.now_us + self._pool.request_us, self._hear, lane, load)
-            if load.queues or load.running_us:
-                lane.published = False
-                self._at(self.now_us + PUBLISH_US, self._publish, lane)
+        if not isinstance(lane.scheduler, BatchFormer):
+            return
+        load = lane.scheduler.load(self._now_us)
+        self._at(self._now_us + self._pool.request_us, self._hear, lane, load)
+        is_idle = not load.queues and not load.running_us
+        next_us = self._now_us + (PUBLISH_IDLE_US if is_idle else PUBLISH_US)
+        if next_us < self._results.seconds * SECOND_US:
+            self._at(next_us, self._publish, lane)
 
     def _hear(self, lane: _Lane, load: Load) -> None:
-        assert self._door is not None
         pool = self._pool
-        self._door.heard(
-            lane.number,
-            load,
-            request_us=pool.request_us,
-            rest_us=pool.control_us + pool.response_us,
-            now_us=self.now_us,
-        )
+        for door in self._doors:
+            door.heard(
+                lane.number,
+                load,
+                request_us=pool.request_us,
+                rest_us=pool.control_us + pool.response_us,
+                now_us=self._now_us,
+            )
 
     def _send(self, lane: _Lane, dispatch: Dispatch) -> None:
         worker = self._workers[dispatch.slot]
+        assert worker.lane is lane
+        assert len(worker.held) < CREDITS
         worker.held.append(dispatch)
-        results = self.results
-        reason = str(dispatch.reason)
-        results.release[reason] = results.release.get(reason, 0) + 1
-        results.batch_rows.add(sum(request.rows for request in dispatch.requests))
-        self._tell(lane, worker)
-        at_us = self.now_us + self._pool.control_us
-        self._at(at_us, self._start, lane, worker, dispatch, worker.life)
-
-    def _start(
-        self, lane: _Lane, worker: _Worker, dispatch: Dispatch, life: int
-    ) -> None:
-        if worker.life != life or worker.lost:
-            return
-        run_us = self._run_us(worker, dispatch)
-        starts_us = max(self.now_us, worker.busy_until_us)
-        worker.busy_until_us = starts_us + run_us
-        self.results.busy_us += run_us
-        self._at(worker.busy_until_us, self._end, lane, worker, dispatch, run_us, life)
-
-    def _run_us(self, worker: _Worker, dispatch: Dispatch) -> int:
-        first = dispatch.requests[0]
-        model = next(each for each in self._models if each.name == first.model)
         rows = sum(request.rows for request in dispatch.requests)
-        run_us = model.run_us(rows) * worker.speed
-        slow_from_s = self._pool.slow_from_s
-        if slow_from_s is not None and self.now_us >= slow_from_s * SECOND_US:
-            run_us *= self._pool.slow_factor
-        if self._pool.noise:
-            run_us *= max(1 + self._pool.noise * self._noise(), 0.1)
+        self._results.release[dispatch.reason] += 1
+        self._results.batch_rows.add(rows)
+        self._tell(worker)
+        if worker.lost:
+            return
+        starts_us = max(self._now_us + self._pool.control_us, worker.busy_until_us)
+        run_us = self._duration_us(worker, dispatch.requests[0].model, rows, starts_us)
+        worker.busy_until_us = starts_us + run_us
+        self._results.overrun += run_us > dispatch.predicted_p99_us
+        facts = worker, dispatch, run_us, worker.life
+        self._at(worker.busy_until_us, self._end, *facts)
+
+    def _duration_us(
+        self, worker: _Worker, model: str, rows: int, starts_us: int
+    ) -> int:
+        pool = self._pool
+        run_us = self._run_us[model][rows] * worker.speed
+        if pool.slow_from_s is not None and starts_us >= pool.slow_from_s * SECOND_US:
+            run_us *= pool.slow_factor
+        if pool.noise:
+            run_us *= max(1 + pool.noise * next(self._noises), 0.1)
         return max(int(run_us), 1)
 
-    def _noise(self) -> float:
-        noise = next(self._noises, None)
-        if noise is None:
-            self._noises = iter(self._dice.standard_normal(4096).tolist())
-            noise = next(self._noises)
-        return noise
-
-    def _end(
-        self,
-        lane: _Lane,
-        worker: _Worker,
-        dispatch: Dispatch,
-        run_us: int,
-        life: int,
-    ) -> None:
+    def _end(self, worker: _Worker, dispatch: Dispatch, run_us: int, life: int) -> None:
         if worker.life != life:
             return
-        answered_us = self.now_us + self._pool.response_us
-        rows = sum(request.rows for request in dispatch.requests)
-        for request in dispatch.requests:
-            self._answer(request, answered_us, run_us * request.rows / rows)
-        at_us = self.now_us + self._pool.control_us
-        self._at(at_us, self._done, lane, worker, dispatch, run_us, life)
+        self._results.busy_us += run_us
+        self._answer(worker.lane, dispatch, run_us)
+        at_us = self._now_us + self._pool.control_us
+        self._at(at_us, self._done, worker, dispatch, run_us, life)
 
-    def _answer(self, request: Request, at_us: int, device_us: float) -> None:
-        second = self.now_us // SECOND_US
-        service = self.results.service_by_second.setdefault(request.tenant, [])
-        service.extend([0.0] * (second + 1 - len(service)))
-        service[second] += device_us
-        in_time = request.deadline_us is None or at_us <= request.deadline_us
-        if request.client_id:
-            if self.now_us < self._end_us:
-                again = msgspec.structs.replace(
-                    request, key=str(next(self._order)), arrived_us=self.now_us
-                )
-                self._at(self.now_us, self._receive, again)
-        else:
-            self._in_flight -= 1
-        for tallies in self._kinds(
-            request.tenant, request.priority, request.arrived_us
-        ):
-            tallies.on_time += in_time
-            tallies.late += not in_time
-            tallies.rows_served += request.rows
-            tallies.latency_us.add(at_us - request.arrived_us)
+    def _answer(self, lane: _Lane, dispatch: Dispatch, run_us: int) -> None:
+        at_us = self._now_us + self._pool.response_us
+        second = self._now_us // SECOND_US
+        requests = dispatch.requests
+        row_us = run_us / sum(request.rows for request in requests)
+        self._in_flight -= len(requests)
+        for request in requests:
+            place = request.source.offset
+            tallies = self._tallies[place]
+            arrived_us, deadline_us = request.arrived_us, request.deadline_us
+            if deadline_us is None or at_us <= deadline_us:
+                tallies.on_time += 1
+                tallies.on_time_by_second[arrived_us // SECOND_US] += 1
+            else:
+                tallies.late += 1
+            tallies.latency_us.add(at_us - arrived_us)
+            tallies.reach(second)
+            tallies.device_us_by_second[second] += row_us * request.rows
+            if self._now_us < self._endless_until_us[place]:
+                self._offer_again(place, lane)
 
     def _done(
-        self,
-        lane: _Lane,
-        worker: _Worker,
-        dispatch: Dispatch,
-        run_us: int,
-        life: int,
+        self, worker: _Worker, dispatch: Dispatch, run_us: int, life: int
     ) -> None:
         if worker.life != life:
             return
         worker.held.remove(dispatch)
         ended = BatchEnded(dispatch.batch, worker.number, run_us)
-        lane.scheduler.handle(ended, self.now_us)
-        self._tell(lane, worker)
-        self._wake(lane)
+        worker.lane.scheduler.handle(ended, self._now_us)
+        self._tell(worker)
+        self._wake(worker.lane)
 
-    def _tell(self, lane: _Lane, worker: _Worker) -> None:
+    def _tell(self, worker: _Worker) -> None:
         held = tuple(dispatch.batch for dispatch in worker.held)
-        free = 0 if worker.lost else CREDITS - len(held)
-        changed = SlotChanged(worker.number, free, held)
-        lane.scheduler.handle(changed, self.now_us)
+        changed = SlotChanged(worker.number, CREDITS - len(held), held)
+        worker.lane.scheduler.handle(changed, self._now_us)
 
     def _refuse(self, refusal: Refuse) -> None:
-        request = refusal.request
         self._in_flight -= 1
-        for tallies in self._kinds(
-            request.tenant, request.priority, request.arrived_us
-        ):
-            tallies.refused[refusal.reason] += 1
+        self._tallies[refusal.request.source.offset].refused[refusal.reason] += 1
 
     def _lose(self, loss: Loss) -> None:
-        """The lease of what the worker held lapses; it runs again elsewhere."""
+        """Nobody knows until the lease lapses."""
         worker = self._workers[loss.worker]
-        lane = self._lanes[loss.worker % len(self._lanes)]
         worker.life += 1
         worker.lost = True
+        worker.busy_until_us = 0
+        self._at(self._now_us + loss.lease_us, self._lapse, worker)
+        back_us = self._now_us + int(loss.seconds * SECOND_US)
+        self._at(max(back_us, self._now_us + loss.lease_us), self._return, worker)
+
+    def _lapse(self, worker: _Worker) -> None:
+        """What the worker held runs again, elsewhere."""
+        scheduler, number = worker.lane.scheduler, worker.number
         held = list(worker.held)
         worker.held.clear()
-        worker.busy_until_us = 0
         for dispatch in held:
-            ended = BatchEnded(dispatch.batch, worker.number, None)
-            lane.scheduler.handle(ended, self.now_us)
-        self._tell(lane, worker)
+            ended = BatchEnded(dispatch.batch, number, None)
+            scheduler.handle(ended, self._now_us)
+        scheduler.handle(SlotChanged(number, 0, ()), self._now_us)
         for dispatch in held:
             for request in dispatch.requests:
-                lane.scheduler.handle(Arrived(request), self.now_us)
-        self._wake(lane)
-        back_us = self.now_us + int(loss.seconds * SECOND_US)
-        self._at(back_us, self._return, lane, worker)
+                scheduler.handle(Arrived(request), self._now_us)
+        self._wake(worker.lane)
 
-    def _return(self, lane: _Lane, worker: _Worker) -> None:
+    def _return(self, worker: _Worker) -> None:
         worker.lost = False
-        self._tell(lane, worker)
-        self._wake(lane)
+        self._tell(worker)
+        self._wake(worker.lane)
 
-    def _tally(self, tenant: str, priority: int, at_us: int, name: str) -> None:
-        assert name == "offered"
-        for tallies in self._kinds(tenant, priority, at_us):
-            tallies.offered += 1
 
-    def _kinds(self, tenant: str, priority: int, at_us: int) -> list[Tallies]:
-        results = self.results
-        seconds = results.by_second
-        second = at_us // SECOND_US
-        while len(seconds) <= second:
-            seconds.append(Tallies())
-        by_tenant = results.by_tenant.get(tenant)
-        if by_tenant is None:
-            by_tenant = results.by_tenant[tenant] = Tallies()
-        by_priority = results.by_priority.get(priority)
-        if by_priority is None:
-            by_priority = results.by_priority[priority] = Tallies()
-        return [results.all, by_tenant, by_priority, seconds[second]]
+def _normal(dice: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from dice.standard_normal(4096).tolist()
