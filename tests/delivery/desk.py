@@ -41,6 +41,7 @@ from headrace.domain import (
     Reported,
     Request,
     ServedVersion,
+    Source,
 )
 from tests.delivery.builders import MS, SECOND, TOPICS, a_partition, a_version
 from tests.delivery.scheduler import FifoScheduler
@@ -225,7 +226,8 @@ class Desk:
         incarnation: int | None = None,
         name: str = "",
     ) -> list[Decision]:
-        """The batch's done, with one outcome for all members or one each."""
+        """The batch's done, with one outcome for all members or one each, and what
+        the scheduler makes of it."""
         requests = batch.dispatch.requests
         each = list(statuses) or [status] * len(requests)
         members = tuple(
@@ -236,6 +238,13 @@ class Desk:
         slot = batch.dispatch.slot
         done = Done(name or batch.dispatch.batch, slot, known, 1, 0, 1, members)
         return [*self.complete(done), *self.tick()]
+
+    def done_elsewhere(self, source: Source) -> list[Decision]:
+        """A success of a batch of which the lane knows nothing."""
+        member = DoneMember(source, "?", MemberStatus.OK, "", "")
+        return self.complete(
+            Done("theirs", 0, self.incarnations[0], 1, 0, 1, (member,))
+        )
 
     # -- looking
 

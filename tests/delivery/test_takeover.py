@@ -30,15 +30,7 @@ from headrace.delivery.events import (
     SlotHeard,
     StatusAdvanced,
 )
-from headrace.domain import (
-    Done,
-    DoneMember,
-    HeldBatch,
-    Joined,
-    MemberStatus,
-    Priority,
-    Refused,
-)
+from headrace.domain import HeldBatch, Joined, Priority, Refused
 from tests.delivery.builders import MS, SECOND, TOPICS, a_partition, a_request, a_source
 from tests.delivery.desk import Desk, batches_in, found
 
@@ -203,8 +195,7 @@ def test_nothing_is_dispatched_before_the_scan_has_ended() -> None:
 def test_a_done_of_the_predecessor_settles_what_is_read_later() -> None:
     desk = Desk()
     desk.activate([a_partition(log_end=2)])
-    member = DoneMember(a_source(1), "r1", MemberStatus.OK, "", "")
-    desk.complete(Done("theirs", 0, desk.incarnations[0], 1, 0, 1, (member,)))
+    desk.done_elsewhere(a_source(1))
 
     batches = batches_in(desk.read(a_request(0), a_request(1)))
 

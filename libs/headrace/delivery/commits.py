@@ -124,10 +124,10 @@ class Commits:
         """The coordinator is busy: again at the next tick."""
         self._tick_at_us = self._not_before_us = now_us + self._limits.commit_us
 
-    def wakeup_at_us(self) -> int | None:
+    def wakeup_at_us(self, *, urgent: bool) -> int | None:
         if self._sent:
             return None
-        return self._not_before_us if self._wants_now else self._tick_at_us
+        return self._not_before_us if urgent or self._wants_now else self._tick_at_us
 
     def _send(
         self, purpose: Purpose, logs: list[Log], epoch: int, position: int

@@ -250,7 +250,7 @@ class Work:
         instants = (
             self._slots.wakeup_at_us(),
             self._attempts.wakeup_at_us(),
-            self._commits.wakeup_at_us(),
+            self._commits.wakeup_at_us(urgent=self._verdicts.wants_commit),
             self._verdicts.again_at_us,
             self.partitions.wakeup_at_us(),
         )
