@@ -121,9 +121,9 @@ def test_a_limit_with_no_room_for_a_queue_is_used_up_to_its_end() -> None:
 
 
 def test_a_limit_that_a_small_batch_makes_is_not_held_to_a_large_one() -> None:
-    # 3 ms of hops, and a batch that takes 9 of the 12 ms.
-    assert ask(a_door(a_load()), limit_ms=12) == Admitted(0)
-    assert isinstance(ask(a_door(a_load(standard=1)), limit_ms=12), Denied)
+    # 3 ms of hops, and a batch that takes three quarters of the other 9.
+    assert ask(a_door(a_load(standard=2)), limit_ms=12) == Admitted(0)
+    assert isinstance(ask(a_door(a_load(standard=3)), limit_ms=12), Denied)
 
 
 def test_a_limit_below_a_run_of_one_row_is_unattainable() -> None:

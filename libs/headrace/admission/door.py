@@ -155,7 +155,8 @@ class Door:
         left_us = limit_us - self.loop_lag_us
         batch_us, one_us = told.price.batch_us, told.price.one_us
         # A batch shrinks to what its most urgent member can stand.
-        run_us = max(min(batch_us, int(settings.run_part * left_us)), one_us)
+        room_us = int(settings.run_part * (left_us - told.hops_us))
+        run_us = max(min(batch_us, room_us), one_us)
         allowed_us = settings.fill * left_us
         if limit_us < settings.batches_within_limit_min * batch_us:
             allowed_us = left_us

@@ -23,7 +23,7 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
 
     run_part: float = Field(default=0.75, gt=0, le=1)
     """A request whose time limit is short beside its model's usual batch is taken to
-    run in a smaller one, that takes this part of the limit."""
+    run in a smaller one, that takes this part of the limit without the hops."""
 
     loop_lag_part: float = Field(default=0.3, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time
