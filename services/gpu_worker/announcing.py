@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from headrace.broker import Delivery, Producer, Record
 from headrace.domain import ModelState
@@ -41,6 +42,25 @@ class Announcer:
             self._latest[record_key] = value
             self._produce(record_key)
 
+    def bury(self, key: VersionKey, slot: int) -> None:
+        """Write the tombstone of a slot that will not do it any more."""
+        with self._lock, suppress(BusError):
+            self._producer.produce(
+                self._topic,
+                0,
+                None,
+                key=announcement_key(key.model, key.version, slot),
+                headers=JSON_HEADERS,
+            )
+
+    def buried(self, key: VersionKey) -> None:
+        """A tombstone of this slot's was read: write again what it says, unless it
+        says nothing. Another slot took this one for dead."""
+        record_key = announcement_key(key.model, key.version, self._slot)
+        with self._lock:
+            if self._latest.get(record_key) is not None:
+                self._produce(record_key)
+
     def repeat(self) -> None:
         """Write again what failed; call it now and then."""
         with self._lock:
@@ -68,9 +88,11 @@ class Announcer:
 
 
 class Announcements:
-    """What all slots say, as far as ``control.models`` is read."""
+    """What all slots say, as far as ``control.models`` is read. ``buried`` is told of
+    each tombstone, on the thread that reads."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, buried: Callable[[VersionKey, int], None], log: Log) -> None:
+        self._buried = buried
         self._log = log
         self._lock = threading.Lock()
         self._by_key: dict[tuple[VersionKey, int], Announcement] = {}
@@ -97,10 +119,20 @@ class Announcements:
                     self._by_key.pop(place, None)
                 else:
                     self._by_key[place] = said
+            if said is None:
+                self._buried(*place)
 
     def of_slot(self, slot: int) -> dict[VersionKey, Announcement]:
         with self._lock:
             return {key: said for (key, of), said in self._by_key.items() if of == slot}
+
+    def slots(self) -> dict[int, list[VersionKey]]:
+        """The versions that each slot speaks of."""
+        slots: dict[int, list[VersionKey]] = {}
+        with self._lock:
+            for key, slot in self._by_key:
+                slots.setdefault(slot, []).append(key)
+        return slots
 
     def loaded_before(self) -> dict[VersionKey, set[str]]:
         """The files, by their sum, with which some slot is or was ready."""

@@ -66,6 +66,8 @@ WAIT_US_MAX = 100_000
 DRAIN_US_MAX = 15_000_000
 """A drain that takes longer is given up: what is held is retried elsewhere."""
 
+IDS_LOGGED_MAX = 32
+
 JOINED = "joined"
 """What ``/readyz`` awaits from the loop."""
 
@@ -319,7 +321,8 @@ class Loop:
                 batch=batch.batch,
                 model=batch.model,
                 version=batch.version,
-                requests=",".join(batch.ids),
+                requests=",".join(batch.ids[:IDS_LOGGED_MAX]),
+                members=job.members,
                 status=failed.status,
                 reason=failed.reason,
                 text=failed.text,

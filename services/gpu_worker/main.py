@@ -36,6 +36,7 @@ from headrace.lifecycle import (
     read_settings,
     run_to_exit,
 )
+from headrace.repository import VersionKey
 from headrace.runtime import open_device
 from headrace.telemetry import (
     MetricsRegistry,
@@ -205,6 +206,7 @@ class _Worker:
             self._metrics,
         )
         self.loop = Loop(inbox, parts, surroundings)
+        self._roster = SlotRoster(round(settings.models.dead_slot_s * 1e6))
         self._make_vital_signs()
         self._make_models(settings, control)
 
@@ -218,7 +220,6 @@ class _Worker:
             clock=self._clock,
             log_time=self,
         )
-        self._roster = SlotRoster()
         self._status = StatusReader(
             KafkaReader(self._connection),
             self._topics.status,
@@ -228,7 +229,13 @@ class _Worker:
         self._watchdog = Watchdog(self._pulse, self._clock, self._stalled)
 
     def _make_models(self, settings: GpuWorkerSettings, control: KafkaProducer) -> None:
-        announcements = Announcements(self.log)
+        announcer = Announcer(control, self._topics.control_models, self._slot)
+
+        def buried(key: VersionKey, slot: int) -> None:
+            if slot == self._slot:
+                announcer.buried(key)
+
+        announcements = Announcements(buried, self.log)
         self._table = TableReader(
             KafkaReader(self._connection),
             self._topics.control_models,
@@ -238,9 +245,10 @@ class _Worker:
         around = Neighbourhood(
             slot=self._slot,
             announcements=announcements,
-            announcer=Announcer(control, self._topics.control_models, self._slot),
+            announcer=announcer,
             settle=lambda: self._roster.wait_read(STATUS_WAIT_S),
             heard=self._roster.heard,
+            is_dead=self._roster.is_dead,
             incarnation=lambda: self.loop.vitals.incarnation,
             held=self.loop.held,
             provision=self._provision,

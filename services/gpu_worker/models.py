@@ -60,6 +60,8 @@ class Neighbourhood(NamedTuple):
     """Wait until slots that live have been heard."""
     heard: Callable[[int], bool]
     """Whether a worker slot is alive."""
+    is_dead: Callable[[int], bool]
+    """Whether it has been silent for so long that others speak for it."""
     incarnation: Callable[[], int | None]
     held: Callable[[], set[Runnable]]
     """Versions that batches in this process still need."""
@@ -185,6 +187,7 @@ class Models:
             self._announce_ready(key)
         for key, version in list(self._versions.items()):
             self._unload_when_idle(key, version)
+        self._bury_the_dead()
         self._around.announcer.repeat()
         self._scans += 1
         if self._scans == 2:
@@ -359,6 +362,14 @@ class Models:
         self._around.announcer.say(key, None)
         runnable.session.close()
         self._log.info("model.unloaded", model=key.model, version=key.version)
+
+    def _bury_the_dead(self) -> None:
+        for slot, keys in self._around.announcements.slots().items():
+            if slot == self._around.slot or not self._around.is_dead(slot):
+                continue
+            self._log.warning("slot.silent", silent=slot, versions=len(keys))
+            for key in keys:
+                self._around.announcer.bury(key, slot)
 
     def _changed(self) -> None:
         names = self._ready.names()

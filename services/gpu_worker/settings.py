@@ -25,6 +25,11 @@ class ModelsSettings(BaseModel, frozen=True, extra="forbid"):
     unload_idle_s: PositiveFloat = 10
     """A version whose folder is gone is unloaded when no batch came for so long."""
 
+    dead_slot_s: PositiveFloat = 30
+    """What a worker slot announced that was silent for so long is taken back by those
+    that live, so that one that never returns does not keep its versions in everybody's
+    catalog. One that does return says it again."""
+
 
 class WorkerSettings(BaseModel, frozen=True, extra="forbid"):
     """What the supervisor tells the process that it starts."""

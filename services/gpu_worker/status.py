@@ -41,10 +41,12 @@ class SharedLogClock:
 class SlotRoster:
     """Fed with the records of ``status`` by their reader's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, dead_us: int) -> None:
+        self._dead_us = dead_us
         self._lock = threading.Lock()
         self._roster: Roster[int] = Roster()
         self._read = threading.Event()
+        self._first_us: int | None = None
 
     def take(self, records: list[Record]) -> None:
         for record in records:
@@ -57,11 +59,23 @@ class SlotRoster:
                     self._roster.heard(heartbeat.slot, record.timestamp_us)
                 else:
                     self._roster.advance(record.timestamp_us)
+                if self._first_us is None:
+                    self._first_us = self._roster.newest_us
         self._read.set()
 
     def heard(self, slot: int) -> bool:
         with self._lock:
             return self._roster.heard_within(slot, HEARD_US)
+
+    def is_dead(self, slot: int) -> bool:
+        """Silent for ``dead_us``, while ``status`` was followed all along."""
+        with self._lock:
+            newest_us, first_us = self._roster.newest_us, self._first_us
+            if newest_us is None or first_us is None:
+                return False
+            return newest_us - first_us > self._dead_us and (
+                not self._roster.heard_within(slot, self._dead_us)
+            )
 
     def wait_read(self, timeout_s: float) -> None:
         """Until anything was read, our own heartbeat at the latest."""

@@ -233,6 +233,23 @@ def test_a_restarted_worker_loads_at_once_what_was_announced(pool: Pool) -> None
     assert pool.wait_state(None, "gone") is None
 
 
+def test_a_slot_that_never_returns_is_spoken_for_and_one_that_does_speaks_again(
+    pool: Pool,
+) -> None:
+    put_version(pool.models, "addsub", "1", graphs.addsub())
+    pool.start(0, models__dead_slot_s="1")
+    frozen = pool.start(1)
+    pool.wait_state(ModelState.READY, "addsub", slot=0)
+    pool.wait_state(ModelState.READY, "addsub", slot=1)
+
+    frozen.send_signal(signal.SIGSTOP)
+    pool.wait_state(None, "addsub", slot=1)
+    assert pool.announced("addsub", slot=0)[-1].state is ModelState.READY
+
+    frozen.send_signal(signal.SIGCONT)
+    pool.wait_state(ModelState.READY, "addsub", slot=1)
+
+
 def test_a_simulated_accelerator_needs_no_file(pool: Pool) -> None:
     put_simulated(pool.models, "sim", "1", alpha_ms=20, beta_ms=1, max_batch=4)
     pool.start()
