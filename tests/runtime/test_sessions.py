@@ -273,3 +273,14 @@ def test_auto_takes_what_works_and_cuda_fails_loudly_where_it_does_not() -> None
     else:
         with pytest.raises(SetupError, match="takes CPUExecutionProvider: install"):
             open_device(DeviceSettings(provider="cuda"))
+
+
+def test_weights_in_a_file_beside_the_model_are_used(tmp_path: Path) -> None:
+    weights = np.arange(8, dtype=np.float32)
+    (tmp_path / "weights.bin").write_bytes(weights.tobytes())
+
+    (got,) = onnx(tmp_path, zoo.external_data("weights.bin")).run(
+        {"x": np.ones((1, 8), np.float32)}
+    )
+
+    assert got.tolist() == [(weights + 1).tolist()]
