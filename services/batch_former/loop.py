@@ -156,6 +156,7 @@ class Loop:
                 self._intake.take(message, self._now_us)
             case LogTimeSampled(sent_us=sent_us, acked_us=acked_us, log_us=log_us):
                 self._log_clock.feed(sent_us, acked_us, log_us)
+                self._published.show_clock(self._log_clock.error_us)
             case ThreadFailed(error=error):
                 if isinstance(error, BusError) and error.code == FATAL:
                     raise Fenced from error

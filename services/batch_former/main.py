@@ -22,7 +22,7 @@ from headrace.broker import (
 )
 from headrace.clock import SystemClock
 from headrace.delivery import Lane, LogClock
-from headrace.domain import Priority
+from headrace.domain import HopsMeasured, Priority
 from headrace.errors import BusError, OffsetOutOfRange, SetupError
 from headrace.lifecycle import (
     ExitCode,
@@ -143,7 +143,13 @@ class _Former:
         process = ProcessMetrics(metrics)
         self._probes = ProbeServer(settings.admin, self._health, metrics)
         former_metrics = FormerMetrics(metrics)
-        self._measuring = Measuring(self._topics, former_metrics, process)
+        scheduling = settings.scheduling
+        self._measuring = Measuring(
+            self._topics,
+            former_metrics,
+            process,
+            HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us),
+        )
         self._leads = False
         self._inbox: Inbox[Message] = Inbox()
         self._lanes = Lanes()
@@ -180,6 +186,7 @@ class _Former:
             self._topics,
             self._measuring,
             former_metrics,
+            process,
             self._health,
             slot=slot,
             former=self._uuid,

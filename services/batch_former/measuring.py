@@ -18,6 +18,10 @@ SENT_KEPT_MAX = 10_000
 HOPS_KEPT = 256
 HOPS_MIN = 5
 """Fewer measured batches say nothing about a percentile."""
+HOPS_US = 10_000_000
+"""What was measured longer ago no longer counts: a hop that looked too long for any
+deadline would keep away the requests by which it could be measured anew."""
+HOP_US_MAX = 250_000
 HOPS_QUANTILE = 0.95
 
 
@@ -28,22 +32,33 @@ class Sent(NamedTuple):
 
 
 class Hop(NamedTuple):
+    at_us: int
     control_us: int
     response_us: int
+
+
+class Wait(NamedTuple):
+    at_us: int
+    wait_us: int
 
 
 class Measuring:
     """Updates metrics once per batch, never per request."""
 
     def __init__(
-        self, topics: Topics, metrics: FormerMetrics, process: ProcessMetrics
+        self,
+        topics: Topics,
+        metrics: FormerMetrics,
+        process: ProcessMetrics,
+        hops_assumed: HopsMeasured,
     ) -> None:
         self._topics = topics
         self._metrics = metrics
         self._process = process
+        self._hops_assumed = hops_assumed
         self._sent: OrderedDict[str, Sent] = OrderedDict()
         self._hops: dict[int, deque[Hop]] = {}
-        self._waits: dict[int, deque[int]] = {}
+        self._waits: dict[int, deque[Wait]] = {}
         self._log = get_log()
 
     def dispatched(self, lane: int, decision: WriteBatch, now_us: int) -> None:
@@ -88,28 +103,31 @@ class Measuring:
         inside_us = done.wait_us + done.input_us + done.run_us + done.output_us
         way_us = max(now_us - sent.sent_us - inside_us, 0) // 2
         hops = self._hops.setdefault(sent.lane, deque(maxlen=HOPS_KEPT))
-        hops.append(Hop(way_us + done.input_us, way_us + done.output_us))
+        control_us = min(way_us + done.input_us, HOP_US_MAX)
+        response_us = min(way_us + done.output_us, HOP_US_MAX)
+        hops.append(Hop(now_us, control_us, response_us))
 
-    def hops(self, lane: int) -> HopsMeasured | None:
-        """The p95 of the lane's last batches; None before there are enough."""
-        hops = self._hops.get(lane, ())
+    def hops(self, lane: int, now_us: int) -> HopsMeasured:
+        """The p95 of the lane's last batches; the settings' where there are few."""
+        hops = [hop for hop in self._hops.get(lane, ()) if hop.at_us > now_us - HOPS_US]
         if len(hops) < HOPS_MIN:
-            return None
-        place = int(HOPS_QUANTILE * (len(hops) - 1))
+            return self._hops_assumed
         return HopsMeasured(
-            control_us=sorted(hop.control_us for hop in hops)[place],
-            response_us=sorted(hop.response_us for hop in hops)[place],
+            control_us=_high(hop.control_us for hop in hops),
+            response_us=_high(hop.response_us for hop in hops),
         )
 
     def requests_read(self, lane: int, appended_us: int, now_us: int) -> None:
         """Once per batch of records read, with the arrival of its last one."""
         waits = self._waits.setdefault(lane, deque(maxlen=HOPS_KEPT))
-        waits.append(max(now_us - appended_us, 0))
+        waits.append(Wait(now_us, max(now_us - appended_us, 0)))
 
-    def request_us(self, lane: int) -> int:
-        """The p95 from a request's append to the former; 0 before any was read."""
-        waits = sorted(self._waits.get(lane, (0,)))
-        return waits[int(HOPS_QUANTILE * (len(waits) - 1))]
+    def request_us(self, lane: int, now_us: int) -> int:
+        """The p95 from a request's append to the former; 0 when none was read
+        lately."""
+        waits = self._waits.get(lane, ())
+        lately = [wait.wait_us for wait in waits if wait.at_us > now_us - HOPS_US]
+        return _high(lately) if lately else 0
 
     def refused(self, terminals: Iterable[Terminal]) -> None:
         counts = Counter(
@@ -128,3 +146,8 @@ class Measuring:
     def undecodable(self, topic: str) -> None:
         kind = topic.removeprefix(f"{self._topics.prefix}.").partition(".")[0]
         self._process.undecodable.labels(kind).inc()
+
+
+def _high(values: Iterable[int]) -> int:
+    ordered = sorted(values)
+    return ordered[int(HOPS_QUANTILE * (len(ordered) - 1))]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator
 
 from headrace.delivery import LaneState
 from headrace.delivery.events import CommitOutcome
 from headrace.domain import HopsMeasured, Priority
 from headrace.lifecycle import Health
-from headrace.telemetry import FormerMetrics, get_log
+from headrace.telemetry import FormerMetrics, ProcessMetrics, get_log
 from headrace.wire import Heartbeat, LaneLoad, Role, Topics, encode_json
 from services.batch_former.lanes import Lanes, OwnedLane
 from services.batch_former.measuring import Measuring
@@ -27,6 +26,7 @@ class Published:
         topics: Topics,
         measuring: Measuring,
         metrics: FormerMetrics,
+        process: ProcessMetrics,
         health: Health,
         *,
         slot: int,
@@ -36,6 +36,7 @@ class Published:
         self._topics = topics
         self._measuring = measuring
         self._metrics = metrics
+        self._process = process
         self._health = health
         self._slot = slot
         self._former = former
@@ -68,35 +69,37 @@ class Published:
     def committed(self, outcome: CommitOutcome) -> None:
         self._metrics.commits.labels(outcome.value).inc()
 
+    def show_clock(self, error_us: int) -> None:
+        self._process.log_clock_error.set(error_us / 1e6)
+
     def refresh(
         self, lanes: Lanes, now_us: int
-    ) -> Iterator[tuple[OwnedLane, HopsMeasured]]:
+    ) -> list[tuple[OwnedLane, HopsMeasured]]:
         """Look at every lane anew; the hops that its scheduler should know."""
-        owned_lanes = list(lanes.owned.values())
-        loads = tuple(self._load(owned, now_us) for owned in owned_lanes)
-        self._lanes = loads
+        loads = []
+        hops = []
+        for owned in lanes.owned.values():
+            hops.append((owned, self._measuring.hops(owned.lane, now_us)))
+            loads.append(self._load(owned, hops[-1][1], now_us))
+            self._show_lane(owned, loads[-1])
+        self._lanes = tuple(loads)
         if any(load.active for load in loads):
             self._health.met("lane")
         self._show_queues(loads)
-        for owned, load in zip(owned_lanes, loads, strict=True):
-            self._show_lane(owned, load)
-            hops = self._measuring.hops(owned.lane)
-            if hops is not None:
-                yield owned, hops
+        return hops
 
-    def _load(self, owned: OwnedLane, now_us: int) -> LaneLoad:
-        hops = self._measuring.hops(owned.lane)
+    def _load(self, owned: OwnedLane, hops: HopsMeasured, now_us: int) -> LaneLoad:
         return LaneLoad(
             lane=owned.lane,
             epoch=owned.core.epoch,
             active=owned.core.state is LaneState.ACTIVE,
             load=owned.scheduler.load(now_us),
-            request_us=self._measuring.request_us(owned.lane),
-            control_us=hops.control_us if hops else 0,
-            response_us=hops.response_us if hops else 0,
+            request_us=self._measuring.request_us(owned.lane, now_us),
+            control_us=hops.control_us,
+            response_us=hops.response_us,
         )
 
-    def _show_queues(self, loads: tuple[LaneLoad, ...]) -> None:
+    def _show_queues(self, loads: list[LaneLoad]) -> None:
         requests = Counter[tuple[str, int, str]]()
         oldest_us = dict.fromkeys(self._queued, 0)
         for load in loads:

@@ -26,6 +26,9 @@ def start_former() -> Iterator[Callable[..., Former]]:
     yield start
     for former in started:
         former.kill()
+        # Shown when the test fails.
+        for event in former.events:
+            print(event)  # noqa: T201 - a test's own report
 
 
 @pytest.fixture

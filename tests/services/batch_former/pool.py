@@ -290,8 +290,7 @@ class Worker:
     def next_order(self, timeout_s: float = WAIT_S) -> Batch | Sync:
         def look() -> Batch | Sync | None:
             if not self._orders:
-                records = self._reader.read(100, 0.05)
-                self._orders.extend(map(decode_order, records))
+                self._look()
             return self._orders.popleft() if self._orders else None
 
         return until(f"an order for slot {self.slot}", look, timeout_s)
@@ -316,7 +315,9 @@ class Worker:
         """Whether no batch comes for so long; syncs are answered."""
         deadline = time.monotonic() + for_s
         while time.monotonic() < deadline:
-            for order in map(decode_order, self._reader.read(100, 0.05)):
+            self._look()
+            while self._orders:
+                order = self._orders.popleft()
                 if not isinstance(order, Sync):
                     return False
                 self.report(order)
@@ -375,6 +376,9 @@ class Worker:
         """Fall silent without a word."""
         self.stopped.set()
         self._thread.join()
+
+    def _look(self) -> None:
+        self._orders.extend(map(decode_order, self._reader.read(100, 0.05)))
 
     def _complete(self, completion: Completion) -> int:
         ended: list[Delivery] = []
