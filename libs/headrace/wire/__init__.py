@@ -29,7 +29,7 @@ from headrace.wire.control import (
     encode_json,
     parse_announcement_key,
 )
-from headrace.wire.deadletters import dead_letter
+from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
 from headrace.wire.records import Headers, NewTopic, Outgoing, Record
 from headrace.wire.replies import (
@@ -50,6 +50,7 @@ from headrace.wire.requests import (
     NewRequest,
     RequestDecoder,
     RequestEncoder,
+    deadline_of,
 )
 from headrace.wire.tensors import (
     check_raw,
@@ -60,7 +61,7 @@ from headrace.wire.tensors import (
     to_json,
     unpack_bytes,
 )
-from headrace.wire.topics import Topics, checked_name
+from headrace.wire.topics import TopicKind, Topics, checked_name
 from headrace.wire.topology import (
     TopicSizes,
     base_topics,
@@ -82,6 +83,7 @@ __all__ = [
     "BatchStamp",
     "BatchedOutput",
     "BatchedTensor",
+    "Buried",
     "Claim",
     "Compatibility",
     "Headers",
@@ -98,6 +100,7 @@ __all__ = [
     "RunFacts",
     "ServiceState",
     "Sync",
+    "TopicKind",
     "TopicSizes",
     "Topics",
     "announcement_key",
@@ -109,7 +112,9 @@ __all__ = [
     "checked_name",
     "compatibility",
     "dead_letter",
+    "deadline_of",
     "decode_completion",
+    "decode_dead_letter",
     "decode_json",
     "decode_order",
     "decode_replies",

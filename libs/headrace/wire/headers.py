@@ -9,6 +9,7 @@ from headrace.errors import RequestError, UndecodableRecord
 
 __all__ = [
     "ATTEMPT",
+    "CANCEL_TYPE",
     "CE_ID",
     "CE_SOURCE",
     "CE_SPECVERSION",
@@ -23,6 +24,7 @@ __all__ = [
     "PRIORITY",
     "PROTOBUF_HEADERS",
     "REASON",
+    "REDRIVEN",
     "REPLY_PARTITION",
     "REPLY_TOPIC",
     "REQUEST_HEADERS",
@@ -43,6 +45,7 @@ __all__ = [
     "VERSION",
     "check_schema",
     "number",
+    "parse_source",
     "source_text",
     "text",
 ]
@@ -70,6 +73,7 @@ REASON = "inf-reason"
 TEXT = "inf-text"
 ATTEMPT = "inf-attempt"
 SOURCE = "inf-source"
+REDRIVEN = "inf-redriven"
 REPLY_TOPIC = "reply-topic"
 REPLY_PARTITION = "reply-partition"
 TRACEPARENT = "traceparent"
@@ -99,6 +103,9 @@ without a limit, the reply address for a request that wants no reply.
 :data:`TRACEPARENT` and :data:`TRACESTATE` follow where the client sent them."""
 
 REQUEST_TYPE = "inf.request.v1"
+CANCEL_TYPE = "inf.cancel.v1"
+"""Of a record that names a request by its id and ends it (in the same partition)."""
+
 SCHEMA_VERSION = 1
 SCHEMA_BYTES = b"%d" % SCHEMA_VERSION
 
@@ -155,3 +162,17 @@ def check_schema(headers: Mapping[str, bytes | None]) -> None:
 def source_text(source: Source) -> bytes:
     """``topic/partition/offset``: where the record that is answered lies."""
     return f"{source.topic}/{source.partition}/{source.offset}".encode()
+
+
+def parse_source(value: bytes | None) -> Source:
+    """The inverse of :func:`source_text`.
+
+    Raises :class:`headrace.errors.UndecodableRecord`.
+    """
+    try:
+        topic, partition, offset = (value or b"").decode().rsplit("/", 2)
+        return Source(topic, int(partition), int(offset))
+    except ValueError as error:
+        raise UndecodableRecord(
+            f"{(value or b'')[:300]!r} is no topic/partition/offset"
+        ) from error

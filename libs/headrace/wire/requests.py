@@ -52,6 +52,7 @@ __all__ = [
     "NewRequest",
     "RequestDecoder",
     "RequestEncoder",
+    "deadline_of",
 ]
 
 ID_BYTES_MAX = 256
@@ -271,7 +272,8 @@ class RequestDecoder:
             checked_name("tenant", tenant)
             contents = read_foreign(record.value, model, version, self._version_of)
             key = f"{source.topic}/{source.partition}/{source.offset}"
-        deadline_us, overdue = _deadline(record, headers, contents.served)
+        timeout_us = contents.served.latency_objective_us or TIMEOUT_DEFAULT_US
+        deadline_us, overdue = deadline_of(record, headers, timeout_us)
         shape, rows, length = contents.compatibility
         request = Request(
             key=key,
@@ -381,11 +383,14 @@ def _priority(record: Record, headers: Mapping[str, bytes | None]) -> Priority:
     return max(priority, named)
 
 
-def _deadline(
-    record: Record, headers: Mapping[str, bytes | None], served: ServedVersion
+def deadline_of(
+    record: Record, headers: Mapping[str, bytes | None], timeout_us: int
 ) -> tuple[int | None, bool]:
-    """D2: the deadline in log time, and whether it had passed when the record was
-    appended."""
+    """D2: the deadline in log time (None: bulk, which has none), and whether it had
+    passed when the record was appended. ``timeout_us`` is the model's time limit.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
     bulk = PRIORITIES[record.partition % len(PRIORITIES)] is Priority.BULK
     timeout_max_us = BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US
     deadline_us = names.number(headers, names.DEADLINE)
@@ -395,7 +400,6 @@ def _deadline(
             return deadline_us, left_us <= 0
     if bulk:
         return None, False
-    timeout_us = served.latency_objective_us or TIMEOUT_DEFAULT_US
     return record.timestamp_us + timeout_us, False
 
 

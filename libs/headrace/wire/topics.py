@@ -6,12 +6,20 @@ Names, partitions and policies are those of ``schemas/asyncapi.yaml``.
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
 from headrace.domain import Priority
 from headrace.errors import RequestError
 
-__all__ = ["NAME_PATTERN", "PRIORITIES", "RESERVED_MODELS", "Topics", "checked_name"]
+__all__ = [
+    "NAME_PATTERN",
+    "PRIORITIES",
+    "RESERVED_MODELS",
+    "TopicKind",
+    "Topics",
+    "checked_name",
+]
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """A model, tenant, job, pool or cell name; no dot, so that a topic name parses."""
@@ -37,6 +45,20 @@ def checked_name(kind: str, name: str) -> str:
     return name
 
 
+class TopicKind(StrEnum):
+    """The word that follows the prefix in a topic's name."""
+
+    REQUESTS = "requests"
+    LANES = "lanes"
+    BATCHES = "batches"
+    COMPLETIONS = "completions"
+    REPLIES = "replies"
+    RESULTS = "results"
+    DEAD_LETTERS = "deadletters"
+    CONTROL = "control"
+    STATUS = "status"
+
+
 class Topics(NamedTuple):
     """The topics of one installation, one pool and one cell."""
 
@@ -50,6 +72,16 @@ class Topics(NamedTuple):
     def model_of(self, requests_topic: str) -> str:
         """The inverse of :meth:`requests`."""
         return requests_topic[len(self.prefix) + len(".requests.") :]
+
+    def kind_of(self, topic: str) -> TopicKind | None:
+        """None for a topic that is not of this installation."""
+        beginning = f"{self.prefix}."
+        if not topic.startswith(beginning):
+            return None
+        try:
+            return TopicKind(topic[len(beginning) :].partition(".")[0])
+        except ValueError:
+            return None
 
     def dead_letters(self, model: str) -> str:
         return f"{self.prefix}.deadletters.{model}"
