@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -35,7 +36,8 @@ class Console:
 
     def line(self, name: str, text: str) -> None:
         """One line that the process ``name`` wrote."""
-        with self._lock:
+        # A reader of the log that is gone must not stop who writes it.
+        with self._lock, suppress(BrokenPipeError):
             prefix = self._paint(f"{name:<{_NAME_WIDTH}}", self._colour(name))
             # A value may have lines of its own: a traceback has.
             for line in self._readable(text).splitlines() or [""]:

@@ -121,7 +121,7 @@ class Running:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
         deadline = time.monotonic() + timeout_s
-        while identity_of(self.pid) == self._state.supervisor:
+        while _lives(self._state.supervisor):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
@@ -149,7 +149,7 @@ def find_running(data: Path | None) -> Running | None:
 def _running_in(data: Path) -> Running | None:
     path = data / _NAME
     state = _read(path)
-    if state is None or identity_of(state.supervisor.pid) != state.supervisor:
+    if state is None or not _lives(state.supervisor):
         return None
     return Running(data, state)
 
@@ -171,12 +171,10 @@ def _kill_all(leftovers: Sequence[Process]) -> None:
         time.sleep(_POLL_S)
 
 
-def _lives(child: Process) -> bool:
+def _lives(known: Process) -> bool:
     """A process that nobody reaps is dead all the same."""
     try:
-        process = psutil.Process(child.pid)
-        return (
-            identity_of(child.pid) == child and process.status() != psutil.STATUS_ZOMBIE
-        )
+        status = psutil.Process(known.pid).status()
+        return identity_of(known.pid) == known and status != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -259,7 +259,7 @@ class _Platform:
         )
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._asked_to_stop)
         watch = threading.Thread(target=self._await_ready, name="readiness")
         watch.start()
@@ -303,5 +303,7 @@ class _Platform:
 
 
 def _print(value: object) -> None:
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+    # Whoever read the lines may be gone; the platform is not for him alone.
+    with suppress(BrokenPipeError):
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.flush()

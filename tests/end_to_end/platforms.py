@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import socket
@@ -115,20 +114,20 @@ class Platform:
 
 @contextmanager
 def running(
-    models: Path, folder: Path, *arguments: str, **environment: str
+    models: Path, folder: Path, *arguments: str, data: Path | None = None
 ) -> Iterator[Platform]:
-    """``headrace up`` on free ports, its queue in a temporary folder."""
+    """``headrace up`` on free ports, its queue in a temporary folder or ``data``."""
     log = folder / "up.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "services.ctl", "up", "--json", "--ephemeral"),
+                *(sys.executable, "-m", "services.ctl", "up", "--json"),
+                *(("--data", str(data)) if data else ("--ephemeral",)),
                 *("--models", str(models), "--http-port", "0", "--kafka-port", "0"),
                 *arguments,
             ],
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **environment},
         )
     assert process.stdout is not None
     document = msgspec.json.decode(_first_line(process, log), type=Document)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -185,7 +187,8 @@ def await_calm(platform: Platform) -> None:
 def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> None:
     models = tmp_path / "models"
     put_version(models, "slow", "1", graphs.slow(200, width=256), "max_batch = 4\n")
-    with running(models, tmp_path) as platform, ExitStack() as stack:
+    data = tmp_path / "data"
+    with running(models, tmp_path, data=data) as platform, ExitStack() as stack:
         row = infer_request({"X": np.ones((1, 1), np.float32)})
         headers = [f"{name}: {value}" for name, value in row.headers.items()]
         wires = [
@@ -197,11 +200,16 @@ def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> Non
         pids = [pid for group in platform.document.pids.values() for pid in group]
 
         began = time.monotonic()
-        status = platform.stop()
+        # From another shell, as an operator does.
+        down = subprocess.run(
+            [sys.executable, "-m", "services.ctl", "down", "--data", str(data)],
+            check=False,
+        )
+        status = platform.process.wait(1)
         took_s = time.monotonic() - began
         statuses = [answer and answer[0] for answer in (w.answer() for w in wires)]
 
-    assert status == 0
+    assert (down.returncode, status) == (0, 0)
     assert took_s < 20
     assert statuses == [200] * 8
     assert not any(psutil.pid_exists(pid) for pid in pids)
