@@ -16,7 +16,7 @@ from headrace.delivery.events import (
     StatusAdvanced,
     VersionsChanged,
 )
-from headrace.domain import Done, RequestRead
+from headrace.domain import Done, Request, RequestRead
 from headrace.errors import UndecodableRecord
 from headrace.registry import Catalog
 from headrace.telemetry import get_log
@@ -32,6 +32,7 @@ from headrace.wire import (
     parse_announcement_key,
 )
 from services.batch_former.acting import Acting
+from services.batch_former.early import EarlyRequests
 from services.batch_former.inbox import Channel
 from services.batch_former.lanes import Lanes, OwnedLane
 from services.batch_former.measuring import Measuring
@@ -54,9 +55,10 @@ class Intake:
         lanes: Lanes,
         acting: Acting,
         catalog: Catalog,
-        decoder: RequestDecoder,
-        measuring: Measuring,
         *,
+        decoder: RequestDecoder,
+        early: EarlyRequests,
+        measuring: Measuring,
         former: str,
     ) -> None:
         self._topics = topics
@@ -64,6 +66,7 @@ class Intake:
         self._acting = acting
         self._catalog = catalog
         self._decoder = decoder
+        self._early = early
         self._measuring = measuring
         self._former = former
         self._log = get_log()
@@ -81,20 +84,19 @@ class Intake:
         self._acting.tell(owned, self._newest, now_us)
 
     def take_requests(self, batch: ReadBatch, now_us: int) -> None:
-        routes = self._lanes.routes
-        decode = self._decoder.decode
         read = None
         for record in batch.records:
-            route = routes.get((record.topic, record.partition))
-            if route is None or batch.change < route.change:
-                continue
-            read = decode(record)
-            decisions = route.owned.core.handle(read, now_us)
-            if decisions:
-                self._acting.carry_out(route.owned, decisions, now_us)
-        if isinstance(read, RequestRead):
-            lane, _ = self._topics.lane_and_priority(read.request.source.partition)
-            self._measuring.requests_read(lane, read.request.arrived_us, now_us)
+            read = self._take_request(record, batch.change, now_us) or read
+        if read is not None:
+            lane, _ = self._topics.lane_and_priority(read.source.partition)
+            self._measuring.requests_read(lane, read.arrived_us, now_us)
+
+    def take_early(self, now_us: int, *, models_changed: bool = False) -> None:
+        """Read anew what may have been early, when it is time."""
+        for record, change in self._early.release(
+            now_us, models_changed=models_changed
+        ):
+            self._take_request(record, change, now_us)
 
     def take_completions(self, batch: ReadBatch, now_us: int) -> None:
         for record in batch.records:
@@ -140,6 +142,7 @@ class Intake:
         if any(changes):
             versions = VersionsChanged(self._catalog.served())
             self._acting.tell_all(versions, now_us)
+            self.take_early(now_us, models_changed=True)
 
     def _lose(self, lost: OutOfRange, now_us: int) -> None:
         """A reader's position left its log: the lane decides how it goes on."""
@@ -160,6 +163,21 @@ class Intake:
         route = self._lanes.routes.get(lost.partition)
         if route is not None and lost.change >= route.change:
             self._acting.tell(route.owned, ReadingLost(topic, partition, *log), now_us)
+
+    def _take_request(self, record: Record, change: int, now_us: int) -> Request | None:
+        key = record.topic, record.partition
+        route = self._lanes.routes.get(key)
+        if route is None or change < route.change:
+            return None
+        if self._early.is_held(key, (record, change)):
+            return None
+        read = self._decoder.decode(record)
+        if self._early.holds(read, key, (record, change), now_us):
+            return None
+        decisions = route.owned.core.handle(read, now_us)
+        if decisions:
+            self._acting.carry_out(route.owned, decisions, now_us)
+        return read.request if isinstance(read, RequestRead) else None
 
     def _take_completion(self, owned: OwnedLane, record: Record, now_us: int) -> None:
         try:

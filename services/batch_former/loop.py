@@ -234,6 +234,7 @@ class Loop:
         """What need not be done in every turn."""
         if not self._is_leading:
             self._is_leading = self._lead()
+        self._intake.take_early(self._now_us)
         if self._acting.rejoins:
             # Every lane is as lost as the one that learned of it; the group's own
             # thread rejoins through its next poll.

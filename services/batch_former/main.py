@@ -52,6 +52,7 @@ from services.batch_former.acting import Acting
 from services.batch_former.addresses import ReplyAddresses
 from services.batch_former.consuming import Consuming
 from services.batch_former.deadletters import DeadLetters
+from services.batch_former.early import EarlyRequests
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.intake import Intake
 from services.batch_former.lanes import Lanes, OwnedLane
@@ -286,8 +287,9 @@ class _Former:
             self._lanes,
             self._acting,
             self._catalog,
-            decoder,
-            self._measuring,
+            decoder=decoder,
+            early=EarlyRequests(self._log_clock.to_mono),
+            measuring=self._measuring,
             former=self._uuid,
         )
 

@@ -1,0 +1,109 @@
+"""Every write ends once, and a dead letter carries its original."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.broker import KafkaProducer, KafkaReader, ProducerSettings, TopicPartition
+from headrace.clock import SystemClock
+from headrace.errors import BusError
+from headrace.wire import Outgoing
+from services.batch_former.deadletters import NEAR, read_back
+from services.batch_former.inbox import Inbox
+from services.batch_former.messages import Ended, Message, WritesEnded
+from services.batch_former.producing import Place, Producing, Write
+from tests.services.batch_former.pool import Pool, until
+
+pytestmark = pytest.mark.kafka
+
+
+def ends(inbox: Inbox[Message], count: int) -> list[Ended]:
+    """The first so many ends; later ones would be in the list, too."""
+    found: list[Ended] = []
+
+    def look() -> list[Ended] | None:
+        for message in inbox.take(0.05):
+            assert isinstance(message, WritesEnded)
+            found.extend(message.ended)
+        return found if len(found) >= count else None
+
+    return until(f"{count} writes end", look)
+
+
+def test_a_write_of_several_records_ends_with_its_last(pool: Pool) -> None:
+    inbox: Inbox[Message] = Inbox()
+    producing = Producing(KafkaProducer(pool.connection), "answers", inbox)
+    producing.start()
+    write = Write(0, 1, 7, records=3)
+    for partition in range(3):
+        producing.write(
+            write, Place(pool.topics.replies, partition), Outgoing(None, (), b"x")
+        )
+
+    ended = ends(inbox, 1)
+    producing.stop(1)
+
+    assert ended == [Ended(0, 1, 7, 0)]
+    assert inbox.take(0.2) == []
+
+
+def test_a_record_too_large_ends_its_write_as_not_acked(pool: Pool) -> None:
+    inbox: Inbox[Message] = Inbox()
+    producing = Producing(KafkaProducer(pool.connection), "answers", inbox)
+    producing.start()
+    write = Write(0, 1, 7, records=2)
+    huge = bytes(pool.bus.batch_bytes_max + 2 * 1024 * 1024)
+    place = Place(pool.topics.replies, 0)
+
+    producing.write(write, place, Outgoing(None, (), huge))
+    producing.write(write, place, Outgoing(None, (), b"x"))
+    ended = ends(inbox, 1)
+    producing.stop(1)
+
+    assert ended == [Ended(0, 1, 7, None)]
+
+
+def test_a_write_that_nobody_takes_ends_at_its_time(pool: Pool) -> None:
+    inbox: Inbox[Message] = Inbox()
+    settings = ProducerSettings(timeout_ms=600)
+    nowhere = pool.connection._replace(bootstrap_servers="127.0.0.1:1")
+    producing = Producing(KafkaProducer(nowhere, settings), "orders", inbox)
+    producing.start()
+
+    write = Write(3, 4, 5)
+    producing.write(write, Place("t", 0), Outgoing(None, (), b"x"))
+    ended = ends(inbox, 1)
+    producing.stop(0.1)
+
+    assert ended == [Ended(3, 4, 5, None)]
+
+
+def test_records_are_read_back_by_offset_near_and_far(pool: Pool) -> None:
+    pool.announce(0)
+    partition = TopicPartition(pool.topics.requests("m"), 2)
+    for number in range(2 * NEAR + 10):
+        pool.producer.produce(*partition, b"%d" % number)
+        pool.producer.poll(0)
+    pool.producer.flush(10)
+    reader = KafkaReader(pool.connection)
+
+    wanted = [2 * NEAR + 5, 0, 3, 3, 2 * NEAR + 10, 99_999]
+    found = read_back(reader, partition, wanted, SystemClock())
+    again = read_back(reader, partition, [1], SystemClock())
+
+    assert {offset: record.value for offset, record in found.items()} == {
+        0: b"0",
+        3: b"3",
+        2 * NEAR + 5: b"%d" % (2 * NEAR + 5),
+    }
+    assert again[1].value == b"1"
+    reader.close()
+
+
+def test_a_log_that_does_not_answer_is_an_error_not_a_loss(pool: Pool) -> None:
+    nowhere = pool.connection._replace(bootstrap_servers="127.0.0.1:1")
+    reader = KafkaReader(nowhere)
+
+    with pytest.raises(BusError):
+        read_back(reader, TopicPartition("t", 0), [0], SystemClock())
+    reader.close()
