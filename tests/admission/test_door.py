@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ PRICE = Price(model="m", version="1", row_us=MS // 2, batch_us=10 * MS, one_us=3
 def a_load(*, running_ms: int = 0, slots: int = 1, **backlog_ms: int) -> Load:
     return Load(
         slots=slots,
-        running_us=running_ms * MS,
+        free_us=[running_ms * MS] * slots,
         queues=[
             QueueLoad(
                 model="m",
@@ -72,6 +73,19 @@ def test_a_request_enters_up_to_a_part_of_its_time_limit() -> None:
 
 def test_what_runs_counts_as_what_waits() -> None:
     assert isinstance(ask(a_door(a_load(running_ms=30, standard=18))), Denied)
+
+
+def test_a_slot_that_is_free_earlier_begins_earlier() -> None:
+    load = a_load(slots=4, standard=70)
+    busy = msgspec.structs.replace(load, free_us=[10 * MS, 40 * MS])
+
+    # Two slots work from 10 ms on, all four from 40: 10 ms later 70 are done.
+    assert ask(a_door(busy)) == Admitted(0)
+    busy = msgspec.structs.replace(load, free_us=[10 * MS, 60 * MS])
+    # Now two do it all, by 45 ms.
+    assert ask(a_door(busy)) == Admitted(0)
+    busy = msgspec.structs.replace(busy, free_us=[13 * MS, 60 * MS])
+    assert isinstance(ask(a_door(busy)), Denied)
 
 
 def test_more_slots_drain_a_backlog_faster() -> None:

@@ -9,7 +9,9 @@ let in on stale facts.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from headrace.admission.gradient import GradientLimit
@@ -47,26 +49,48 @@ class _Lane:
     """A lane's load, and what was sent since it was published."""
 
     def __init__(self) -> None:
-        self.load = Load(slots=0, running_us=0)
+        self.slots = 0
         self.heard_us = -1
-        self.request_us = 0
-        self.rest_us = 0
+        self.hops_us = 0
         self.sent_us = [0.0] * len(Priority)
-        self.ahead_us = [0] * len(Priority)
-        self.prices: dict[tuple[str, str], Price] = {}
+        self._ahead_us = [0] * len(Priority)
+        self._free_us = [0]
+        self._reach_us = [0.0]
+        self._prices: dict[tuple[str, str], Price] = {}
 
-    def hear(self, load: Load, request_us: int, rest_us: int, now_us: int) -> None:
-        self.load = load
+    def hear(self, load: Load, hops_us: int, now_us: int) -> None:
+        self.slots = load.slots
         self.heard_us = now_us
-        self.request_us, self.rest_us = request_us, rest_us
+        self.hops_us = hops_us
         self.sent_us = [0.0] * len(Priority)
-        self.prices = {(each.model, each.version): each for each in load.prices}
-        ahead_us = load.running_us
+        self._prices = {(each.model, each.version): each for each in load.prices}
+        ahead_us = 0
         for priority in Priority:
             ahead_us += sum(
                 queue.backlog_us for queue in load.queues if queue.priority == priority
             )
-            self.ahead_us[priority] = ahead_us
+            self._ahead_us[priority] = ahead_us
+        self._free_us = load.free_us or [0]
+        each_for = load.slots / len(self._free_us)
+        reach_us, reached = 0.0, [0.0]
+        for working, (free_us, next_us) in enumerate(pairwise(self._free_us), start=1):
+            reach_us += working * each_for * (next_us - free_us)
+            reached.append(reach_us)
+        self._reach_us = reached
+
+    def price(self, announced: Price) -> Price:
+        return self._prices.get((announced.model, announced.version), announced)
+
+    def waits_us(self, priority: Priority, ingresses: int, now_us: int) -> int:
+        """Until the slots have done all that is ahead: each begins when it is free,
+        so ``_reach_us`` of work is done when the next one joins."""
+        ahead_us = self._ahead_us[priority]
+        ahead_us += sum(self.sent_us[: priority + 1]) * ingresses
+        working = bisect_right(self._reach_us, ahead_us)
+        share = self.slots * working / len(self._free_us)
+        done_us = self._free_us[working - 1]
+        done_us += (ahead_us - self._reach_us[working - 1]) / share
+        return max(int(done_us) - (now_us - self.heard_us), 0)
 
 
 class Door:
@@ -91,7 +115,7 @@ class Door:
         known = self._lanes.get(lane)
         if known is None:
             known = self._lanes[lane] = _Lane()
-        known.hear(load, request_us, rest_us, now_us)
+        known.hear(load, request_us + rest_us, now_us)
 
     def decide(
         self,
@@ -118,7 +142,7 @@ class Door:
             known = self._lanes.get(lane)
             if known is None or now_us - known.heard_us > settings.load_age_us_max:
                 blind = lane
-            elif known.load.slots:
+            elif known.slots:
                 told = self._predict(known, price, priority, now_us)
                 if best is None or told.finish_us < best[1].finish_us:
                     best = lane, told
@@ -133,8 +157,7 @@ class Door:
         """A request was sent into ``lane``: what comes after it waits for it."""
         known = self._lanes.get(lane)
         if known is not None:
-            own = known.prices.get((price.model, price.version), price)
-            known.sent_us[priority] += rows * own.row_us
+            known.sent_us[priority] += rows * known.price(price).row_us
 
     def answered(self, model: str, latency_us: int, in_flight: int) -> None:
         self._gradient(model).answered(latency_us, in_flight)
@@ -142,11 +165,8 @@ class Door:
     def _predict(
         self, known: _Lane, price: Price, priority: Priority, now_us: int
     ) -> _Prediction:
-        own = known.prices.get((price.model, price.version), price)
-        sent_us = sum(known.sent_us[: priority + 1]) * self.ingresses
-        ahead_us = (known.ahead_us[priority] + sent_us) / known.load.slots
-        waits_us = max(int(ahead_us) - (now_us - known.heard_us), 0)
-        return _Prediction(waits_us, known.request_us + known.rest_us, own)
+        waits_us = known.waits_us(priority, self.ingresses, now_us)
+        return _Prediction(waits_us, known.hops_us, known.price(price))
 
     def _compare(
         self, lane: int, told: _Prediction, limit_us: int

@@ -45,8 +45,9 @@ class Load(msgspec.Struct, frozen=True):
     slots: int
     """Worker slots that may be sent to."""
 
-    running_us: int
-    """What is left of the batches that the slots hold."""
+    free_us: list[int] = []
+    """From now until a slot has run what it holds, ascending; of many slots, some
+    that stand for the others."""
 
     queues: list[QueueLoad] = []
     prices: list[Price] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from math import exp
 
@@ -64,9 +65,8 @@ class Demand:
         return times.expected(rows) / rows
 
     def target_rows(self, times: RunTimes, hops_us: int, now_us: int) -> int:
-        """The largest size with which the arrivals can be served within their time
-        limits: while one batch runs, the next one gathers, spread over the workers
-        that the load keeps busy. Cached for 50 ms."""
+        """The largest size that gathers and runs within the time limits. Cached for
+        50 ms."""
         if 0 <= now_us - self._target_at_us < WINDOW_US and self._target_at_us >= 0:
             return min(self._target, times.rows_max)
         self._target_at_us = now_us
@@ -77,18 +77,17 @@ class Demand:
         budget_us = self.budget_us()
         if budget_us is None:
             return times.rows_max
-        spare_us = budget_us - hops_us
         rate = self.rows_per_us(now_us)
-        for rows in reversed(times.ladder):
-            run_us = times.bound(rows)
-            busy = rate * run_us / rows
-            if busy < 1:
-                needed = run_us + (rows / rate if rate else spare_us)
-            else:
-                needed = (1 + 1 / busy) * run_us
-            if needed <= spare_us:
-                return rows
-        return 1
+        if not rate:
+            return 1
+        spare_us = budget_us - hops_us
+        sizes = range(1, times.rows_max + 1)
+        return max(
+            bisect_right(
+                sizes, spare_us, key=lambda rows: times.bound(rows) + rows / rate
+            ),
+            1,
+        )
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us

@@ -303,7 +303,7 @@ class World:
             return
         load = lane.scheduler.load(self._now_us)
         self._at(self._now_us + self._pool.request_us, self._hear, lane, load)
-        is_idle = not load.queues and not load.running_us
+        is_idle = not load.queues and not any(load.free_us)
         next_us = self._now_us + (PUBLISH_IDLE_US if is_idle else PUBLISH_US)
         if next_us < self._results.seconds * SECOND_US:
             self._at(next_us, self._publish, lane)

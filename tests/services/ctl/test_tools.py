@@ -73,7 +73,7 @@ def heard(lane: int, epoch: int, *queued: QueueLoad) -> Record:
         lane=lane,
         epoch=epoch,
         active=True,
-        load=Load(slots=1, running_us=0, queues=list(queued)),
+        load=Load(slots=1, free_us=[0], queues=list(queued)),
         request_us=0,
         control_us=0,
         response_us=0,

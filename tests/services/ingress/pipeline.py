@@ -148,7 +148,7 @@ class Pipeline:
             lane=0,
             epoch=1,
             active=True,
-            load=Load(slots=1, running_us=0),
+            load=Load(slots=1, free_us=[0]),
             request_us=0,
             control_us=0,
             response_us=0,
