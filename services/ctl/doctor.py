@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 import psutil
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_jars
@@ -186,5 +187,7 @@ def _show(findings: list[Finding]) -> None:
     table.add_column("how to get it", overflow="fold")
     for finding in findings:
         state = f"[{_STYLE[finding.state]}]{finding.state}[/]"
-        table.add_row(finding.what, state, finding.found, finding.remedy)
+        table.add_row(
+            finding.what, state, escape(finding.found), escape(finding.remedy)
+        )
     Console().print(table)

@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.errors import SetupError
@@ -180,6 +181,7 @@ def _show(answer: dict[str, Any], took_ms: float) -> None:
     for tensor in answer["outputs"]:
         values = np.array(tensor["data"]).reshape(tensor["shape"])
         text = np.array2string(values, precision=4, threshold=20, suppress_small=True)
-        table.add_row(tensor["name"], tensor["datatype"], str(tensor["shape"]), text)
+        cells = (tensor["name"], tensor["datatype"], str(tensor["shape"]), text)
+        table.add_row(*map(escape, cells))
     console.print(table)
     console.print(f"answered in {took_ms:.1f} ms")

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.broker import KafkaConnection, Record, tail
@@ -135,7 +136,7 @@ def _show(rows: list[VersionRow]) -> None:
             "\n".join(slots),
             str(row.max_batch) if is_ready else "",
             runs,
-            "\n".join([*row.reasons, *row.warnings]),
+            escape("\n".join([*row.reasons, *row.warnings])),
             style=None if is_ready else "red",
         )
     Console().print(table)

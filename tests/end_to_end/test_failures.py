@@ -26,7 +26,7 @@ from tests.end_to_end.platforms import (
     running,
 )
 from tests.models import graphs
-from tests.models.folders import put_version
+from tests.models.folders import put_simulated, put_version
 
 pytestmark = pytest.mark.kafka
 
@@ -186,10 +186,10 @@ def await_calm(platform: Platform) -> None:
 
 def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> None:
     models = tmp_path / "models"
-    put_version(models, "slow", "1", graphs.slow(200, width=256), "max_batch = 4\n")
+    put_simulated(models, "slow", "1", alpha_ms=700, max_batch=4)
     data = tmp_path / "data"
     with running(models, tmp_path, data=data) as platform, ExitStack() as stack:
-        row = infer_request({"X": np.ones((1, 1), np.float32)})
+        row = infer_request({"X": np.ones((1, 4), np.float32)})
         headers = [f"{name}: {value}" for name, value in row.headers.items()]
         wires = [
             stack.enter_context(closing(Wire(platform.url, "slow"))) for _ in range(8)
