@@ -45,7 +45,7 @@ GROUPS: Final = frozenset(
 )
 """The groups of all services; a service that reads another one adds it here."""
 
-_OF_COMMANDS: Final = frozenset({"HEADRACE_DEMO_JSON"})
+_OF_COMMANDS: Final = frozenset({"HEADRACE_DEMO_JSON", "HEADRACE_URL"})
 """Names that are no settings of a service."""
 
 Settings = TypeVar("Settings", bound=BaseModel)
