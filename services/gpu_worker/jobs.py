@@ -49,6 +49,7 @@ class Job:
         self.outcomes: tuple[Outcome, ...] = ()
         """One for all members or one each; empty while nothing is known."""
 
+        self._arrays: list[Array] = []
         self.wait_us = self.input_us = self.run_us = self.output_us = 0
 
     @property
@@ -98,7 +99,7 @@ class Job:
             self._fail(Reason.MODEL_ERROR, str(misfit))
         else:
             self.outcomes = self._sizes_checked(payload_bytes_max)
-        del self._arrays
+        self._arrays = []
 
     def _sizes_checked(self, payload_bytes_max: int) -> tuple[Outcome, ...]:
         if sum(output.bounds[-1] for output in self.outputs) <= payload_bytes_max:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 import uuid
 from typing import NoReturn
 
@@ -94,7 +95,8 @@ def main() -> NoReturn:
 
 
 def run(slot: int, settings: GpuWorkerSettings) -> ExitCode:
-    """Until the worker is drained, replaced, or cannot go on."""
+    """Until the worker is drained, replaced, or cannot go on. Returns when it could
+    not start."""
     configure_logs(settings.log, service="gpu_worker", slot=slot)
     end_with_any_thread()
     drain = drain_on_signals()
@@ -107,11 +109,12 @@ def run(slot: int, settings: GpuWorkerSettings) -> ExitCode:
     configure_interpreter()
     why = worker.loop.run(drain)
     worker.log.info("process.stopped", why=why)
-    if why is WorkerExit.RUN_LIMIT:
-        # A run that cannot be stopped would hold up the interpreter's end.
-        os._exit(ExitCode.STALLED)
-    worker.stop()
-    return _EXIT_CODES[why]
+    if why is not WorkerExit.RUN_LIMIT:
+        worker.stop()
+    # A thread may be inside ONNX Runtime, in a load or in a run that will not stop;
+    # the interpreter's own end would unwind it there, which aborts the process.
+    sys.stderr.flush()
+    os._exit(_EXIT_CODES[why])
 
 
 class _Worker:

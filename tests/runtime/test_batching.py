@@ -188,7 +188,11 @@ def test_a_member_whose_bytes_cannot_be_is_named(
         ),
         (
             [BatchInput("X", FP32, (2, ROWS), bytes(16))],
-            "with its rows on axis 1, expected FP32 and axis 0",
+            "FP32 with rows on axis 1 and length on axis None, expected FP32, 0 and",
+        ),
+        (
+            [BatchInput("X", FP32, (ROWS, LENGTH), bytes(16))],
+            "length on axis 1, expected FP32, 0 and None",
         ),
     ],
 )

@@ -117,7 +117,7 @@ def _assembled(
     lengths: Sequence[int],
 ) -> Array:
     axis = layout.batch_axis(spec.name)
-    _check_form(spec, tensor, axis)
+    _check_form(layout, spec, tensor)
     is_whole = LENGTH not in tensor.shape and axis in {0, None}
     counts = [
         prod(_member_shape(tensor.shape, r, n)) for r, n in _members(rows, lengths)
@@ -148,13 +148,21 @@ def _assembled(
     return padded
 
 
-def _check_form(spec: TensorSpec, tensor: BatchInput, axis: int | None) -> None:
-    marked = tensor.shape.index(ROWS) if ROWS in tensor.shape else None
-    if tensor.datatype != spec.datatype or marked != axis:
+def _check_form(layout: Layout, spec: TensorSpec, tensor: BatchInput) -> None:
+    padding = layout.padding
+    padded = padding.input_axes.get(spec.name) if padding else None
+    expected = (spec.datatype, layout.batch_axis(spec.name), padded)
+    got = (tensor.datatype, _place(tensor.shape, ROWS), _place(tensor.shape, LENGTH))
+    if got != expected:
         raise RequestError(
-            f"input {spec.name!r} came as {tensor.datatype} with its rows on axis "
-            f"{marked}, expected {spec.datatype} and axis {axis}"
+            f"input {spec.name!r} came as {got[0]} with rows on axis {got[1]} and "
+            f"length on axis {got[2]}, expected {expected[0]}, {expected[1]} and "
+            f"{expected[2]}"
         )
+
+
+def _place(shape: tuple[int, ...], mark: int) -> int | None:
+    return shape.index(mark) if mark in shape else None
 
 
 def _members(rows: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
