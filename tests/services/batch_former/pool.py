@@ -229,9 +229,12 @@ class Pool:
         self.producer.flush(10)
         return ids
 
-    def reading(self, topic: str, partition: int = 0) -> Reading:
-        """The partition from its start."""
-        return Reading(self.connection, TopicPartition(topic, partition))
+    def reading(self, topic: str, *partitions: int) -> Reading:
+        """These partitions from their starts; none: the first."""
+        numbers = partitions or (0,)
+        return Reading(
+            self.connection, [TopicPartition(topic, number) for number in numbers]
+        )
 
     def depth(self, priority: Priority = Priority.STANDARD, lane: int = 0) -> Depth:
         """A request partition of the model, and what is committed of it."""
@@ -244,12 +247,14 @@ class Pool:
 
 
 class Reading:
-    """Everything that is in a partition, as far as it was looked at."""
+    """Everything that is in some partitions, as far as it was looked at."""
 
-    def __init__(self, connection: KafkaConnection, partition: TopicPartition) -> None:
+    def __init__(
+        self, connection: KafkaConnection, partitions: Sequence[TopicPartition]
+    ) -> None:
         self._reader = KafkaReader(connection)
-        start = log_range(self._reader, partition).start
-        self._reader.assign({partition: start})
+        starts = {one: log_range(self._reader, one).start for one in partitions}
+        self._reader.assign(starts)
         self.records: list[Record] = []
 
     def look(self) -> list[Record]:

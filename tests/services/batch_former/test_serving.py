@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_read_is_kept_and_the_partition_goes_on(
     assert broken[names.REASON] == b"undecodable"
     assert broken[names.SOURCE] == f"{topic}/2/0".encode()
     assert dict(found[b"astray"].headers)[names.REASON] == b"reply_address"
-    replies = pool.reading(pool.topics.replies)
+    replies = pool.reading(pool.topics.replies, *range(pool.bus.ingress_slots))
     reply = dict(until("a plain reply", replies.look)[0].headers)
     assert (reply[names.CE_ID], reply[names.REASON]) == (b"broken", b"undecodable")
     until("all is committed", lambda: pool.depth().committed == 4)
