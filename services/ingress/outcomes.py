@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from headrace.wire import Answer, Replies
 from services.ingress.exchange import Exchange
 from services.ingress.journal import Journal
@@ -25,7 +27,10 @@ class Outcomes:
         """Answers of a batch arrived."""
         if record.model:
             self._statistics.of(record.model, record.version).ran(
-                record.batch, record.batch_rows, _times_us(record)
+                record.batch,
+                record.batch_rows,
+                _times_us(record),
+                time.time_ns() // 1_000_000,
             )
 
     def succeeded(

@@ -380,6 +380,10 @@ def _read_id(given: str | None) -> str:
         raise RequestError(
             f"id is limited to {ID_CHARACTERS_MAX} characters, got {len(given)}"
         )
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"id is not valid Unicode: {error}") from error
     return given
 
 

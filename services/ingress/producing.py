@@ -116,7 +116,9 @@ class Outbox:
             self._to_log_us(now_us),
         )
         if head.x_request_id:
-            headers.append((X_REQUEST_ID, head.x_request_id))
+            # The log's headers are UTF-8, HTTP's are not.
+            x_request_id = head.x_request_id.decode("latin-1").encode()
+            headers.append((X_REQUEST_ID, x_request_id))
         is_busy = self._switch.count(now_us)
         producer = self._producers.busy if is_busy else self._producers.quiet
         producer.produce(

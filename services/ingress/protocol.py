@@ -31,6 +31,9 @@ from services.ingress.refusal import refuse
 
 __all__ = ["HotExchange", "InferenceProtocol"]
 
+FRAMING_FACTOR_MAX = 2
+"""A message on the wire, above so many times the largest body, is refused with 413."""
+
 _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
 _BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
@@ -116,7 +119,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self.handler = handler
         self.quiet_since_us: int | None = None
         """Since when the client owes us a complete head; None while it does not."""
-        self._head_bytes = 0
+        self._message_bytes = 0
         self._in_head = True
         self._deaf = False
 
@@ -141,8 +144,7 @@ class InferenceProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._message_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -161,8 +163,13 @@ class InferenceProtocol(HttpToolsProtocol):
         limits = self.handler.limits
         cycle = self.cycle
         if self._in_head:
-            if self._head_bytes > limits.http_header_bytes_max:
+            if self._message_bytes > limits.http_header_bytes_max:
                 self._refuse_head()
+        elif self._message_bytes > limits.http_header_bytes_max + (
+            FRAMING_FACTOR_MAX * limits.http_body_bytes_max
+        ):
+            # Trailers and chunks of a byte each are no body, and have no end either.
+            self._refuse_connection(413, "the framing of the body is out of proportion")
         elif (
             isinstance(cycle, HotExchange)
             and cycle.body_timer is None
@@ -184,7 +191,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self._in_head = False
         self.quiet_since_us = None
         header_bytes_max = self.handler.limits.http_header_bytes_max
-        if self._head_bytes > header_bytes_max and (
+        if self._message_bytes > header_bytes_max and (
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > header_bytes_max
         ):
@@ -249,7 +256,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         self._in_head = True
-        self._head_bytes = 0
+        self._message_bytes = 0
         cycle = self.cycle
         if not isinstance(cycle, HotExchange):
             super().on_message_complete()

@@ -63,9 +63,11 @@ class VersionStatistics:
         batch: str,
         batch_rows: int,
         times_us: tuple[int, int, int],
+        wall_ms: int,
     ) -> None:
         """Answers of a batch arrived; its ``times_us`` for input, run and output.
         A batch whose answers came in several records counts once."""
+        self.last_inference_ms = wall_ms
         if batch != self._last_batch:
             self._last_batch = batch
             self.executions += 1

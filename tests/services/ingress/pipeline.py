@@ -61,7 +61,7 @@ from headrace.wire import (
 )
 
 ROOT = Path(__file__).parents[3]
-TIMES = RunFacts("0/7", wait_us=10, input_us=20, run_us=3000, output_us=40)
+TIMES = RunFacts("0/7", wait_us=10, input_us=20, run_us=300, output_us=40)
 BEAT_S = 0.1
 FORMER, WORKER = uuid4().hex, uuid4().hex
 

@@ -201,6 +201,7 @@ def test_the_bare_tokens_of_triton_are_numbers() -> None:
         (b"[]", "Expected `object`"),
         (b"\xff\xfe", "not valid JSON"),
         (b'{"inputs":[NaN', "not valid JSON"),
+        (b'{"inputs":[{"name":"\\ud800","data":[NaN]}]}', "inputs"),
         (b"{}", "inputs"),
         (body(x([1, 2, 3, 4]), id=1), "Expected `str"),
         (body(x([1, 2, 3, 4]), id="x" * 1025), "id is limited to 1024"),
@@ -420,3 +421,9 @@ def test_the_key_of_a_shape_is_remembered_but_not_that_of_a_value() -> None:
         for n, w in shapes
     ]
     assert rows == [1, 3, 1]
+
+
+def test_an_id_of_half_a_character_is_refused() -> None:
+    text = body(x([float("nan"), 2, 3, 4]), id="half")
+    with pytest.raises(RequestError, match="id is not valid Unicode"):
+        parse_json(text.replace(b"half", b"\\ud800"))

@@ -234,6 +234,26 @@ def test_a_chunked_body(ingress: IngressProcess) -> None:
         assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
+def test_framing_without_a_body_has_an_end(ingress: IngressProcess) -> None:
+    with connected(ingress) as client:
+        client.send(
+            b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
+            % PATH.encode()
+        )
+        trailers = (b"x-a: " + b"a" * 2**16 + b"\r\n") * 1000
+        with pytest.raises(ConnectionError):
+            client.send(trailers)
+
+
+def test_a_query_and_an_absolute_target_change_nothing(
+    ingress: IngressProcess,
+) -> None:
+    with connected(ingress) as client:
+        for path in (f"{PATH}?a=b%20c", f"http://somewhere{PATH}"):
+            client.send(a_request(a_json(), path=path))
+            assert client.read().status == 200
+
+
 def test_a_body_above_the_limit_is_refused_at_its_length_and_dropped(
     ingress: IngressProcess,
 ) -> None:

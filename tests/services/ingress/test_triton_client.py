@@ -126,11 +126,11 @@ def test_statistics(client: Any) -> None:
     assert after["execution_count"] - before["execution_count"] == 1
     success = after["inference_stats"]["success"]
     assert success["count"] - before["inference_stats"]["success"]["count"] == 1
-    # The stand-in for the worker says that each run took 3 ms.
-    assert success["ns"] > 3_000_000
+    assert success["ns"] > 0
     (times,) = (each for each in after["batch_stats"] if each["batch_size"] == 3)
     runs = times["compute_infer"]
-    assert runs["ns"] == runs["count"] * 3_000_000
+    # The stand-in for the worker says that each run took 0.3 ms.
+    assert runs["ns"] == runs["count"] * 300_000
     everything = client.get_inference_statistics()["model_stats"]
     assert {entry["name"] for entry in everything} >= {"echo", "two", "ident_int64"}
 

@@ -33,7 +33,7 @@ OWN = {
     name
     for name in (*vars(InferenceProtocol), "handler", "quiet_since_us")
     if name not in vars(HttpToolsProtocol)
-} | {"_head_bytes", "_in_head", "_deaf"}
+} | {"_message_bytes", "_in_head", "_deaf"}
 
 
 def test_every_inherited_name_that_we_use_exists() -> None:

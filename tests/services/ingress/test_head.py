@@ -1,0 +1,71 @@
+"""What a head may say."""
+
+import pytest
+
+from headrace.domain import Priority
+from services.ingress.head import Target, read_head, read_target
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        (b"/v2/models/m/infer", Target("m", "")),
+        (b"/v2/models/m/versions/3/infer", Target("m", "3")),
+        (b"/v2/models/m%2fx/infer", Target("m%2fx", "")),
+        (b"/v2/models//infer", None),
+        (b"/v2/models/m/x/infer", None),
+        (b"/v2/models/a/../../b/infer", None),
+        (b"/v2/models/m/versions/3/4/infer", None),
+    ],
+)
+def test_a_target_is_read_as_it_stands(path: bytes, target: Target | None) -> None:
+    assert read_target(path) == target
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"inference-header-content-length",
+        b"content-encoding",
+        b"headrace-tenant",
+        b"headrace-priority",
+        b"headrace-timeout-ms",
+        b"x-request-id",
+    ],
+)
+def test_a_header_given_twice_is_a_fault_even_when_equal(name: bytes) -> None:
+    value = {b"content-encoding": b"gzip", b"headrace-priority": b"bulk"}.get(name)
+    once = (name, value or b"1")
+    assert read_head([once]).fault is None
+    fault = read_head([once, once]).fault
+    assert fault is not None
+    assert (fault.status, fault.text) == (
+        400,
+        f"the header {name.decode()} is given twice",
+    )
+
+
+def test_the_first_fault_is_told_and_the_rest_is_read_on() -> None:
+    head = read_head(
+        [
+            (b"headrace-timeout-ms", b"soon"),
+            (b"headrace-priority", b"urgent"),
+            (b"x-request-id", b"theirs"),
+        ]
+    )
+    assert head.fault is not None
+    assert "headrace-timeout-ms" in head.fault.text
+    assert head.x_request_id == b"theirs"
+
+
+def test_defaults() -> None:
+    head = read_head([(b"host", b"h"), (b"user-agent", b"u"), (b"user-agent", b"v")])
+    assert (head.fault, head.priority, head.timeout_us, head.tenant) == (
+        None,
+        None,
+        0,
+        "default",
+    )
+    assert read_head([(b"headrace-priority", b"realtime")]).priority == (
+        Priority.REALTIME
+    )
