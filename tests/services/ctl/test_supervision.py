@@ -157,6 +157,7 @@ def test_a_second_signal_kills_everything_that_runs() -> None:
     supervision.handle(Exited(INGRESS, 0), now_us=1)
 
     assert supervision.handle(StopAsked(), now_us=2) == [Kill(FORMER), Kill(WORKER)]
+    assert supervision.handle(StopAsked(), now_us=2) == []
     assert supervision.handle(Exited(WORKER, -9), now_us=3) == []
     assert supervision.handle(Exited(FORMER, -9), now_us=3) == [Finished()]
 
