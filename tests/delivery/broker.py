@@ -16,7 +16,8 @@ from tests.delivery.builders import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.delivery.former_process import FormerProcess
-    from tests.delivery.world import Process, World
+    from tests.delivery.process import Process
+    from tests.delivery.world import World
 
 __all__ = ["Coordinator", "Log", "Partition", "Producer"]
 

@@ -268,7 +268,7 @@ class Desk:
         raise AssertionError("nothing is committed")
 
 
-def found(decisions: Iterable[Decision], kind: type[D]) -> list[D]:
+def found(decisions: Iterable[object], kind: type[D]) -> list[D]:
     """The decisions of one kind."""
     return [each for each in decisions if isinstance(each, kind)]
 

@@ -41,8 +41,6 @@ from headrace.delivery.events import (
     OwnHeartbeatRead,
     PartitionState,
     PositionsFetched,
-    RequestRead,
-    RequestRejected,
     Revoked,
     SlotHeard,
     StaleWritten,
@@ -51,13 +49,12 @@ from headrace.delivery.events import (
     VersionsChanged,
     WriteEnded,
 )
-from headrace.domain import Priority, Reason, ReplyAddress, Request, Source
+from headrace.domain import Priority, ReplyAddress, Source
 from headrace.wire.topics import Topics
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
-from tests.delivery.history import Ask
 from tests.delivery.process import Process
-from tests.delivery.records import BatchRecord, SyncRecord
+from tests.delivery.records import BatchRecord, SyncRecord, record_read
 from tests.delivery.scheduler import FifoScheduler
 
 if TYPE_CHECKING:
@@ -425,34 +422,7 @@ class FormerProcess(Process):
             return Completed(offset, record)
         if partition == CLAIMS:
             return ClaimSeen(offset) if record != self.uuid else Ticked()
-        source = Source(*partition, offset)
-        assert isinstance(record, Ask)
-        reply_to = record.reply_to
-        if record.is_rejected:
-            return RequestRejected(
-                source, record.id, "t", "m", reply_to, Reason.UNDECODABLE, "not ours"
-            )
-        deadline = record.deadline_log_us
-        key = f"t/{record.id}@{reply_to}" if record.made_by_us else str(source)
-        request = Request(
-            key=key,
-            id=record.id,
-            tenant="t",
-            model="m",
-            version="1",
-            shape="",
-            rows=1,
-            length=0,
-            priority=Topics.lane_and_priority(partition[1])[1],
-            arrived_us=self.now_us(),
-            deadline_us=None if deadline is None else self.mono_us(deadline),
-            reply_to=reply_to,
-            source=source,
-            tensors=(record.kind.encode(),),
-            size_bytes=10,
-            made_by_us=record.made_by_us,
-        )
-        return RequestRead(request, overdue=record.is_overdue)
+        return record_read(record, Source(*partition, offset), self)
 
 
 def _reply_partition(reply_to: ReplyAddress) -> Partition:

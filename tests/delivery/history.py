@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from headrace.delivery import CommitMetadata
 from headrace.domain import (
     DeadLetter,
@@ -17,31 +15,13 @@ from headrace.domain import (
     Terminal,
 )
 from tests.delivery.builders import TOPICS
+from tests.delivery.records import Ask, Reply
 
 if TYPE_CHECKING:
     from tests.delivery.broker import Partition
     from tests.delivery.former_process import FormerProcess
 
-__all__ = ["Ask", "History", "Reply"]
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """A request record. ``kind``: how it fares on a worker."""
-
-    id: str
-    kind: str = "good"
-    deadline_log_us: int | None = None
-    reply_to: Any = None
-    made_by_us: bool = True
-    is_rejected: bool = False
-    is_overdue: bool = False
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """A successful reply or result, as a worker writes it."""
-
-    ids: tuple[str, ...]
-    worker: tuple[int, int | None]
+__all__ = ["History"]
 
 
 class History:
@@ -77,21 +57,25 @@ class History:
             case DeadLetter(id=each, reason=reason):
                 self.letters[each].append(reason)
                 self.ended.add(each)
-            case StaleWritten(topic=topic, partition=number, ranges=ranges):
-                for first, last in ranges:
-                    for lost in range(first, last + 1):
-                        self.ended.add(self.asked[topic, number][lost].id)
-            case Done(members=members):
-                for member in members:
-                    if member.status is MemberStatus.OK:
-                        ask = self._ask_at(member.source)
-                        if ask.reply_to is None:
-                            self.successes[ask.id] += 1
-                            self.ended.add(ask.id)
-                        else:
-                            assert ask.id in self.successes, "done before its reply"
+            case StaleWritten():
+                for first, last in record.ranges:
+                    lost = self.asked[record.topic, record.partition][first : last + 1]
+                    self.ended.update(ask.id for ask in lost)
+            case Done():
+                self._done(record)
             case _:
                 pass
+
+    def _done(self, done: Done) -> None:
+        """W5: a success is said after it is acked, and without an address it is the
+        evidence itself."""
+        for member in done.members:
+            if member.status is MemberStatus.OK:
+                ask = self._ask_at(member.source)
+                if ask.reply_to is None:
+                    self.successes[ask.id] += 1
+                    self.ended.add(ask.id)
+                assert self.successes[ask.id], f"{ask.id} is done before its reply"
 
     def committed(
         self,

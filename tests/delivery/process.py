@@ -64,7 +64,8 @@ class Process:
         frozen_us = self.world.now_us - self.silent_since_us
         self.silent_since_us = None
         waiting, self._waiting = self._waiting, []
-        for action in (partial(self.woke, frozen_us), *waiting):
+        self.world.after(0, partial(self.call, partial(self.woke, frozen_us)))
+        for action in waiting:
             self.world.after(0, partial(self.call, action))
 
     def woke(self, frozen_us: int) -> None:

@@ -1,10 +1,37 @@
-"""What lies in ``batches``, for the simulation."""
+"""What lies in the simulated log, and how a former decodes a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.domain import Request
+from headrace.delivery.events import RequestRead, RequestRejected
+from headrace.domain import Reason, ReplyAddress, Request, Source
+from headrace.wire.topics import Topics
 
-__all__ = ["BatchRecord", "SyncRecord"]
+if TYPE_CHECKING:
+    from tests.delivery.process import Process
+
+__all__ = ["Ask", "BatchRecord", "Reply", "SyncRecord", "record_read"]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request record. ``kind``: how it fares on a worker."""
+
+    id: str
+    kind: str = "good"
+    deadline_log_us: int | None = None
+    reply_to: ReplyAddress | None = None
+    made_by_us: bool = True
+    is_rejected: bool = False
+    is_overdue: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A successful reply or result, as a worker writes it."""
+
+    ids: tuple[str, ...]
 
 
 class SyncRecord(msgspec.Struct, frozen=True):
@@ -20,3 +47,34 @@ class BatchRecord(msgspec.Struct, frozen=True):
     incarnation: int
     latest_start_log_us: int | None
     members: tuple[Request, ...]
+
+
+def record_read(
+    ask: Ask, source: Source, reader: Process
+) -> RequestRead | RequestRejected:
+    """The record at ``source`` as ``reader`` decodes it."""
+    reply_to = ask.reply_to
+    if ask.is_rejected:
+        return RequestRejected(
+            source, ask.id, "t", "m", reply_to, Reason.UNDECODABLE, "not ours"
+        )
+    deadline = ask.deadline_log_us
+    request = Request(
+        key=f"t/{ask.id}@{reply_to}" if ask.made_by_us else str(source),
+        id=ask.id,
+        tenant="t",
+        model="m",
+        version="1",
+        shape="",
+        rows=1,
+        length=0,
+        priority=Topics.lane_and_priority(source.partition)[1],
+        arrived_us=reader.now_us(),
+        deadline_us=None if deadline is None else reader.mono_us(deadline),
+        reply_to=reply_to,
+        source=source,
+        tensors=(ask.kind.encode(),),
+        size_bytes=10,
+        made_by_us=ask.made_by_us,
+    )
+    return RequestRead(request, overdue=ask.is_overdue)

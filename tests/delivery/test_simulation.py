@@ -5,7 +5,7 @@ import pytest
 from tests.delivery.world import World
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(150))
 def test_everything_ends_well_whatever_strikes(seed: int) -> None:
     world = World(seed)
     world.start(asks=40)

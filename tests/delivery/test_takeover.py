@@ -11,7 +11,6 @@ from headrace.delivery.decisions import (
     StopReading,
     WriteBatch,
     WriteClaim,
-    WriteReplies,
     WriteSync,
 )
 from headrace.delivery.events import (
@@ -21,12 +20,9 @@ from headrace.delivery.events import (
     CommitEnded,
     CommitOutcome,
     CompletionsLost,
-    DrainRequested,
     GapNoticed,
-    Lost,
     PositionsFetched,
     RequestRead,
-    Revoked,
     SlotHeard,
     StatusAdvanced,
 )
@@ -256,6 +252,18 @@ def test_a_request_that_is_read_after_the_report_is_adopted_too() -> None:
     assert [r.id for b in batches for r in b.dispatch.requests] == ["r1"]
 
 
+def test_a_request_that_is_adopted_after_the_census_does_not_run_twice() -> None:
+    desk = Desk(slots=1)
+    desk.take([a_partition(log_end=2)])
+    desk.let_pass(desk.limits.census_us)
+    desk.read(a_request(0), a_request(1))
+
+    desk.report(0, held=[HeldBatch("theirs", (a_source(0),))])
+
+    (batch,) = batches_in(desk.tick())
+    assert [request.id for request in batch.dispatch.requests] == ["r1"]
+
+
 def test_an_adopted_batch_has_a_lease() -> None:
     desk = Desk(slots=1, cap=1)
     desk.take([a_partition(log_end=1)])
@@ -378,74 +386,6 @@ def test_completions_that_begin_above_the_position_are_read_from_there() -> None
 
     assert found(said, ReadCompletions) == [ReadCompletions(0, 40)]
     assert desk.lane.state is LaneState.ACTIVE
-
-
-def test_a_lost_lane_writes_nothing() -> None:
-    desk = Desk()
-    desk.activate()
-    desk.read(a_request(0))
-
-    assert desk.tell(Lost()) == [DropLane(0)]
-    assert desk.scheduler.queue == {}
-    assert desk.lane.wakeup_at_us() is None
-
-
-def test_a_revoked_lane_waits_for_what_flies_and_commits_once() -> None:
-    desk = Desk()
-    desk.activate([a_partition(log_end=2)])
-    (batch,) = batches_in(desk.read(a_request(0)))
-
-    said = desk.tell(Revoked())
-    assert found(said, StopReading) == [StopReading(0, (a_source(0)[:2],))]
-    assert found(said, Commit) == []
-    said = desk.done(batch)
-
-    (commit,) = found(said, Commit)
-    assert commit.wait
-    assert [entry.offset for entry in commit.entries] == [1]
-    assert said[-1] == DropLane(0)
-
-
-def test_a_draining_lane_waits_500_ms_and_leaves_the_rest_to_its_successor() -> None:
-    desk = Desk()
-    desk.activate([a_partition(log_end=2)])
-    desk.read(a_request(0), a_request(1))
-    desk.tell(DrainRequested())
-
-    assert DropLane(0) not in desk.let_pass(desk.limits.drain_us - MS)
-    assert DropLane(0) in desk.let_pass(MS)
-    assert desk.all(WriteReplies) == []
-
-
-def test_a_lane_being_left_dispatches_nothing() -> None:
-    desk = Desk(slots=1, cap=1)
-    desk.activate([a_partition(log_end=2)])
-    (batch,) = batches_in(desk.read(a_request(0)))
-    desk.read(a_request(1))
-    desk.tell(Revoked())
-
-    assert batches_in(desk.done(batch)) == []
-
-
-def test_a_refused_last_commit_is_not_repeated() -> None:
-    desk = Desk()
-    desk.activate([a_partition(log_end=1)])
-    (batch,) = batches_in(desk.read(a_request(0)))
-    desk.done(batch)
-    desk.accepts_commits = False
-
-    (commit,) = found(desk.tell(Revoked()), Commit)
-
-    assert desk.tell(CommitEnded(commit.commit, CommitOutcome.NOT_MEMBER)) == [
-        DropLane(0)
-    ]
-
-
-def test_a_lane_that_is_being_taken_is_let_go_at_once() -> None:
-    desk = Desk()
-    desk.take()
-
-    assert desk.tell(Revoked()) == [DropLane(0)]
 
 
 def test_heartbeats_from_before_the_assignment_count() -> None:

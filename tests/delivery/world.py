@@ -20,112 +20,18 @@ from headrace.domain import Priority, Reason, ReplyAddress
 from headrace.wire.topics import Topics
 from tests.delivery.broker import Coordinator, Log
 from tests.delivery.builders import MS, SECOND, TOPICS, a_version
+from tests.delivery.faults import FAULTS_UNTIL_US, KINDS, Faults
 from tests.delivery.former_process import FormerProcess
-from tests.delivery.history import Ask, History
+from tests.delivery.history import History
 from tests.delivery.process import Process
+from tests.delivery.records import Ask
 from tests.delivery.worker_process import WorkerProcess
 
-__all__ = ["Faults", "World"]
+__all__ = ["World"]
 
-FAULTS_UNTIL_US = 8 * SECOND
 HEALED_US = 90 * SECOND
 """By then everything has ended after the last fault: a lease of an unknown batch
 (30 s), attempts with their backoff, and a session."""
-
-KINDS = (
-    "former_kill",
-    "former_freeze",
-    "worker_kill",
-    "worker_freeze",
-    "worker_replace",
-    "worker_restart",
-    "produce",
-    "move",
-    "slow_run",
-    "slow_status",
-    "reread",
-)
-
-
-class Faults:
-    """Which kinds strike in this run, and how often."""
-
-    def __init__(self, world: World, kinds: frozenset[str], strikes: int) -> None:
-        self._world = world
-        self.kinds = kinds
-        self.strikes = strikes
-        self.is_over = False
-        self.struck = 0
-        """Faults that can cost an attempt."""
-
-    def plan(self) -> None:
-        """Spread the strikes over the time of faults."""
-        world = self._world
-        singles = sorted(self.kinds - {"produce", "slow_run", "reread"})
-        for _ in range(self.strikes if singles else 0):
-            kind = world.random.choice(singles)
-            at_us = world.random.randrange(200 * MS, FAULTS_UNTIL_US)
-            world.at(at_us, partial(self._strike, kind))
-        world.at(FAULTS_UNTIL_US, self._end)
-
-    def produce_fate(self) -> str:
-        if self.is_over or "produce" not in self.kinds:
-            return "acked"
-        if self._world.random.random() > 0.03 or self.struck >= self.strikes:
-            return "acked"
-        self.struck += 1
-        return self._world.random.choice(["lost", "unacked"])
-
-    def rereads(self) -> bool:
-        return "reread" in self.kinds and self._world.random.random() < 0.05
-
-    def run_us(self) -> int:
-        random = self._world.random
-        if not self.is_over and "slow_run" in self.kinds and random.random() < 0.05:
-            self.struck += 1
-            return random.randrange(300 * MS, 3 * SECOND)
-        return random.randrange(2 * MS, 15 * MS)
-
-    def _strike(self, kind: str) -> None:
-        world = self._world
-        self.struck += 1
-        match kind:
-            case "former_kill":
-                world.kill_former(world.random.randrange(len(world.formers)))
-            case "former_freeze":
-                self._freeze(world.random.choice(world.formers))
-            case "worker_kill":
-                worker = world.random.choice(world.workers)
-                if not worker.is_dead:
-                    world.worker_ended(worker, "signal:KILL")
-            case "worker_freeze":
-                self._freeze(world.random.choice(world.workers))
-            case "worker_replace":
-                worker = world.random.choice(world.workers)
-                self._freeze(worker)
-                world.start_worker(worker.slot, "")
-            case "worker_restart":
-                world.random.choice(world.workers).drain()
-            case "move":
-                world.group.move()
-            case "slow_status":
-                world.status_slow_until_us = world.now_us + world.random.randrange(
-                    2 * SECOND
-                )
-            case _:
-                raise AssertionError(kind)
-
-    def _freeze(self, process: Process) -> None:
-        if process.silent_since_us is None:
-            process.freeze()
-            self._world.frozen.append(process)
-            freeze_us = self._world.random.randrange(100 * MS, 6 * SECOND)
-            self._world.after(freeze_us, process.thaw)
-
-    def _end(self) -> None:
-        self.is_over = True
-        for process in self._world.frozen:
-            process.thaw()
 
 
 class World:
@@ -137,6 +43,7 @@ class World:
         *,
         kinds: frozenset[str] | None = None,
         strikes: int | None = None,
+        killers: bool = True,
         limits: LaneLimits | None = None,
     ) -> None:
         self.seed = seed
@@ -161,7 +68,9 @@ class World:
             drawn if kinds is None else kinds,
             random.randint(1, 8) if strikes is None else strikes,
         )
+        self._killers = killers
         self.status_slow_until_us = 0
+        self.status_stopped_until_us = 0
         self.frozen: list[Process] = []
         self.formers: list[FormerProcess] = []
         self.workers: list[WorkerProcess] = []
@@ -228,6 +137,8 @@ class World:
 
     def beat(self, process: Process) -> None:
         """A heartbeat of ``process`` is appended to status and read by every former."""
+        if self.now_us < self.status_stopped_until_us:
+            return
         log_us = self.now_us
         event: SlotHeard | StatusAdvanced = StatusAdvanced(log_us)
         if isinstance(process, WorkerProcess):
@@ -270,11 +181,8 @@ class World:
                 None,
             ]
         )
-        kind = random.choices(["good", "poison", "breaker", "killer"], [40, 2, 2, 0.7])[
-            0
-        ]
-        if kind == "killer":
-            self.faults.struck += 2
+        kinds = {"good": 40, "poison": 2, "breaker": 2, "killer": 0.7 * self._killers}
+        (kind,) = random.choices(list(kinds), list(kinds.values()))
         deadline_us = None
         if not bulk:
             deadline_us = self.now_us + random.choice([2, 10, 60]) * SECOND
@@ -326,13 +234,8 @@ class World:
         assert "worker.cap_exceeded" not in self.alarms
         for each, reasons in self.history.errors.items():
             assert self.history.successes[each] or reasons
-        if self.faults.struck < 2:
-            self._check_no_fault_shows()
 
-    def _check_no_fault_shows(self) -> None:
-        """D16."""
-        for reasons in (*self.history.errors.values(), *self.history.letters.values()):
-            for reason in reasons:
-                assert reason is not Reason.ATTEMPTS_EXHAUSTED, (
-                    f"seed {self.seed}: an error with {self.faults.struck} faults"
-                )
+    def exhausted(self) -> list[str]:
+        """Requests that ended because their attempts did."""
+        ends = (*self.history.errors.items(), *self.history.letters.items())
+        return [each for each, reasons in ends if Reason.ATTEMPTS_EXHAUSTED in reasons]

@@ -123,11 +123,18 @@ class Attempts:
             self.tell(Arrived(request), now_us)
 
     def fly(self, entry: Entry, batch: str, now_us: int) -> None:
-        """The entry rides in ``batch``, which may be a predecessor's."""
-        if entry.state is EntryState.QUEUED and entry.first_flight_us is None:
+        """The scheduler dispatched it."""
+        if entry.first_flight_us is None:
             entry.first_flight_us = now_us
         entry.state = EntryState.FLYING
         entry.batch = batch
+
+    def adopt(self, entry: Entry, batch: str, now_us: int) -> None:
+        """It flies already, in a predecessor's batch; the report may have come after
+        the census, when the scheduler had it."""
+        if self._is_open:
+            self.tell(Withdrawn(entry.request.key), now_us)
+        self.fly(entry, batch, now_us)
 
     def settle(self, entry: Entry, done_offset: int, now_us: int) -> None:
         """A worker has written its success, whatever we thought of it."""

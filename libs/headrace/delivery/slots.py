@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from headrace.delivery.attempts import Attempts
 from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
 from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
@@ -186,23 +184,17 @@ class Slots:
     # -- dispatch
 
     def dispatch(self, dispatch: Dispatch, epoch: int, now_us: int) -> bool:
-        """Send the batch; False: the slot cannot take it (any more)."""
+        """Send the batch; False: the slot cannot take it (any more), or a member was
+        settled while the scheduler still had it."""
         slot = self._slots.get(dispatch.slot)
         if slot is None or self._credits_free(slot) == 0:
             return False
-        members = [
-            entry
-            for request in dispatch.requests
-            if (entry := self._ledger.by_key(request.key)) is not None
-            and entry.state is EntryState.QUEUED
-        ]
-        if len(members) < len(dispatch.requests):
-            # A policy that decides in the middle of a change names what it settled.
-            requests = tuple(entry.request for entry in members)
-            dispatch = msgspec.structs.replace(dispatch, requests=requests)
-        if not members:
-            self._attempts.tell(BatchEnded(dispatch.batch, slot.number, None), now_us)
-            return True
+        members = []
+        for request in dispatch.requests:
+            entry = self._ledger.by_key(request.key)
+            if entry is None or entry.state is not EntryState.QUEUED:
+                return False
+            members.append(entry)
         for entry in members:
             self._attempts.fly(entry, dispatch.batch, now_us)
         p99_us = dispatch.predicted_p99_us or self._limits.run_unknown_us
@@ -258,7 +250,7 @@ class Slots:
         flight = self.holds(batch)
         if flight is None:
             return False
-        self._attempts.fly(entry, batch, now_us)
+        self._attempts.adopt(entry, batch, now_us)
         flight.members.append(entry)
         return True
 
@@ -401,7 +393,7 @@ class Slots:
             if entry is None:
                 self._ledger.aloft(source, held.batch)
             elif entry.state is EntryState.QUEUED and entry.first_flight_us is None:
-                self._attempts.fly(entry, held.batch, now_us)
+                self._attempts.adopt(entry, held.batch, now_us)
                 members.append(entry)
         p99_us = self._limits.run_unknown_us
         if members:

@@ -302,7 +302,7 @@ class Work:
             self._slots.tell_scheduler(now_us)
 
     def _put_back(self, dispatch: Dispatch, now_us: int) -> None:
-        """The slot can take nothing any more: the members are where they were."""
+        """Nothing was sent: the members are where they were."""
         self._attempts.tell(BatchEnded(dispatch.batch, dispatch.slot, None), now_us)
         self._slots.tell_again(dispatch.slot, now_us)
         for request in dispatch.requests:

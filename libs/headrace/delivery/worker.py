@@ -120,9 +120,8 @@ class WorkerCore:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Batches taken whose done is not written yet. One whose done is written and
-        not acked takes no room: the former has often read it, and sent the next
-        batch, before its ack is here."""
+        """Batches taken whose done is not written yet. The others take no room: the
+        former has often read a done, and sent the next batch, before its ack."""
         return tuple(
             batch for batch, held in self._held.items() if held.phase is not _Phase.DONE
         )
@@ -147,6 +146,8 @@ class WorkerCore:
 
     def wakeup_at_us(self) -> int | None:
         """The next instant at which ``Ticked`` can change anything."""
+        if self._exited:
+            return None
         instants = [held.replies_by_us for held in self._in(_Phase.REPLYING)]
         if self._ending_at_us is not None:
             instants.append(self._ending_at_us)
@@ -238,8 +239,7 @@ class WorkerCore:
         return []
 
     def _refuse(self, event: BatchRead | SyncRead, reason: str) -> list[WorkerDecision]:
-        """Never repeated when it is lost: the former's lease or sync timer asks
-        again, and is refused again."""
+        """Never repeated when it is lost: the former asks again."""
         assert self._incarnation is not None
         batch, k = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
         self._writes += 1

@@ -1,0 +1,114 @@
+"""A worker's core on a bench: told by hand in virtual time."""
+
+from collections.abc import Iterable
+
+from headrace.delivery import WorkerCore, WorkerLimits
+from headrace.delivery.worker_decisions import (
+    WorkerDecision,
+    WriteJoin,
+)
+from headrace.delivery.worker_events import (
+    ALL_OK,
+    BatchRead,
+    Outcome,
+    RepliesEnded,
+    RunEnded,
+    Started,
+    SyncRead,
+    Ticked,
+    WorkerEvent,
+    WriteEnded,
+)
+from headrace.domain import MemberStatus
+from tests.delivery.builders import MS, SECOND
+from tests.delivery.desk import found
+
+__all__ = ["JOIN", "LANE", "RETRY", "Bench"]
+
+LANE = 3
+JOIN = 40
+RETRY = Outcome(MemberStatus.RETRY, "model_error", "it raised")
+
+
+class Bench:
+    """A worker of lane ``LANE`` whose join, when ``joined``, was acked at ``JOIN``."""
+
+    def __init__(self, *, joined: bool = True, cap: int = 2) -> None:
+        self.now_us = 10 * SECOND
+        self.limits = WorkerLimits(cap=cap)
+        self.core = WorkerCore(lane=LANE, limits=self.limits)
+        self.said: list[WorkerDecision] = []
+        self._offset = 100
+        if joined:
+            (join,) = found(self.tell(Started(100)), WriteJoin)
+            self.tell(WriteEnded(join.write, JOIN))
+
+    def tell(self, event: WorkerEvent) -> list[WorkerDecision]:
+        said = self.core.handle(event, self.now_us)
+        self.said += said
+        return said
+
+    def let_pass(self, us: int) -> list[WorkerDecision]:
+        """Ticks whenever the core wants one."""
+        until_us = self.now_us + us
+        said: list[WorkerDecision] = []
+        while True:
+            wakeup_us = self.core.wakeup_at_us()
+            if wakeup_us is None or wakeup_us > until_us:
+                self.now_us = until_us
+                return said
+            self.now_us = max(self.now_us, wakeup_us)
+            ticked = self.tell(Ticked())
+            assert ticked, "a tick that did nothing"
+            said += ticked
+
+    def sync(
+        self, *, epoch: int = 1, former: str = "f", k: int = 1, lane: int = LANE
+    ) -> list[WorkerDecision]:
+        self._offset += 1
+        return self.tell(SyncRead(self._offset, lane, epoch, former, k))
+
+    def batch(
+        self,
+        name: str,
+        *,
+        epoch: int = 1,
+        former: str = "f",
+        incarnation: int = JOIN,
+        lane: int = LANE,
+        members: int = 1,
+        latest_start_us: int | None = None,
+        bulk: bool = False,
+        again: bool = False,
+    ) -> list[WorkerDecision]:
+        self._offset += not again
+        read = BatchRead(
+            offset=self._offset,
+            batch=name,
+            lane=lane,
+            epoch=epoch,
+            former=former,
+            incarnation=incarnation,
+            members=members,
+            model="m",
+            version="1",
+            padded_rows=members,
+            latest_start_us=latest_start_us,
+            bulk=bulk,
+        )
+        return self.tell(read)
+
+    def ran(
+        self, name: str, outcomes: tuple[Outcome, ...] = ALL_OK, run_us: int = MS
+    ) -> list[WorkerDecision]:
+        return self.tell(RunEnded(name, run_us, outcomes))
+
+    def replied(
+        self, name: str, members: Iterable[int] = (0,), *, acked: bool = True
+    ) -> list[WorkerDecision]:
+        return self.tell(RepliesEnded(name, tuple(members), acked))
+
+    def acked(self, decisions: Iterable[WorkerDecision]) -> list[WorkerDecision]:
+        """The first numbered write among the decisions is acked."""
+        write = next(d.write for d in decisions if hasattr(d, "write"))
+        return self.tell(WriteEnded(write, 500))

@@ -1,0 +1,64 @@
+"""The invariants of the protocol, whatever happens in whatever order.
+
+Hypothesis chooses the kinds of faults, their number, the limits (so small that they
+bind) and the seed of everything else; :class:`World` holds each promise at the instant
+at which it could be broken: D10 and D13 at every commit and every write under an epoch,
+D14 at every batch taken, and D12, D15 and D17 when the faults are over.
+"""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.delivery import LaneLimits
+from tests.delivery.faults import HARMLESS, KINDS
+from tests.delivery.world import World
+
+TINY = st.builds(
+    LaneLimits,
+    cap=st.integers(1, 2),
+    unsettled_max=st.integers(1, 4),
+    unsettled_bytes_max=st.integers(10, 40),
+    span_max=st.integers(1, 6),
+    attempts_online=st.integers(1, 3),
+    attempts_bulk=st.integers(1, 3),
+    backoff_us=st.just(10_000),
+)
+FAULTS = st.frozensets(st.sampled_from(KINDS))
+SEEDS = st.integers(0, 1 << 32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, FAULTS, st.integers(0, 8), TINY)
+def test_no_invariant_breaks_and_everything_ends(
+    seed: int, kinds: frozenset[str], strikes: int, limits: LaneLimits
+) -> None:
+    """D10, D12 to D15, D17"""
+    world = World(seed, kinds=kinds, strikes=strikes, limits=limits)
+    world.start(asks=20)
+    world.run()
+    world.check_end()
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.sampled_from(sorted(set(KINDS) - {"slow_run"})))
+def test_one_fault_causes_no_error(seed: int, kind: str) -> None:
+    """D16: with two attempts, no request ends in an error because of a single fault."""
+    world = World(seed, kinds=frozenset({kind}), strikes=1, killers=False)
+    world.start(asks=20)
+    world.run()
+    world.check_end()
+    assert world.exhausted() == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.frozensets(st.sampled_from(sorted(HARMLESS))), st.integers(1, 8))
+def test_what_is_no_fault_of_a_worker_causes_no_error(
+    seed: int, kinds: frozenset[str], strikes: int
+) -> None:
+    """D3, D16: rebalances, restarts that drain, records read twice, a status topic
+    that is late or stands still."""
+    world = World(seed, kinds=kinds, strikes=strikes, killers=False)
+    world.start(asks=20)
+    world.run()
+    world.check_end()
+    assert world.exhausted() == []
