@@ -1,8 +1,15 @@
 """Apache Kafka behind the verbs of :mod:`headrace.broker.interface`."""
 
 from headrace.broker.admin import KafkaAdmin
+from headrace.broker.commit_log import (
+    COMMITS_TOPIC,
+    GroupCommit,
+    commits_partition,
+    decode_commit,
+)
 from headrace.broker.connection import KafkaConnection
 from headrace.broker.depth import Depth, group_depth
+from headrace.broker.history import Extent, History, records_at
 from headrace.broker.interface import (
     Admin,
     CommitRefused,
@@ -30,13 +37,17 @@ from headrace.broker.threads import (
 )
 
 __all__ = [
+    "COMMITS_TOPIC",
     "Admin",
     "CommitRefused",
     "Committed",
     "Compression",
     "Delivery",
     "Depth",
+    "Extent",
+    "GroupCommit",
     "Headers",
+    "History",
     "KafkaAdmin",
     "KafkaConnection",
     "KafkaLeader",
@@ -57,6 +68,9 @@ __all__ = [
     "Record",
     "TableReader",
     "TopicPartition",
+    "commits_partition",
+    "decode_commit",
     "group_depth",
+    "records_at",
     "tail",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
@@ -17,7 +17,7 @@ from headrace.broker.connection import (
 from headrace.broker.interface import LogRange, Record, TopicPartition
 from headrace.errors import BusError, OffsetOutOfRange
 
-__all__ = ["KafkaReader", "ReaderSettings"]
+__all__ = ["KafkaReader", "ReaderSettings", "at", "reader_config", "record_of"]
 
 
 class ReaderSettings(NamedTuple):
@@ -46,31 +46,7 @@ class KafkaReader:
         connection: KafkaConnection,
         settings: ReaderSettings = ReaderSettings(),  # noqa: B008 - immutable
     ) -> None:
-        self._client = confluent_kafka.Consumer(
-            connection.config()
-            | {
-                # Never joined and never committed to; the client wants a name.
-                "group.id": f"{connection.client_id}.reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-                "check.crcs": True,
-                "fetch.min.bytes": 1,
-                "fetch.wait.max.ms": settings.fetch_wait_ms,
-                "fetch.error.backoff.ms": 50,
-                "fetch.queue.backoff.ms": 5,
-                "fetch.message.max.bytes": settings.fetch_bytes,
-                "fetch.max.bytes": max(
-                    52_428_800, connection.batch_bytes_max + FRAMING_BYTES
-                ),
-                "receive.message.max.bytes": max(
-                    100_000_000, 2 * connection.batch_bytes_max + FRAMING_BYTES
-                ),
-                "queued.min.messages": settings.queue_records_min,
-                "queued.max.messages.kbytes": settings.queue_bytes_max // 1024,
-            }
-        )
+        self._client = confluent_kafka.Consumer(reader_config(connection, settings))
         self._assigned: set[TopicPartition] = set()
         self._pending: list[BusError] = []
 
@@ -80,23 +56,23 @@ class KafkaReader:
         # before the move is returned after it.
         self.unassign([*positions])
         self._client.incremental_assign(
-            [_at(partition, offset) for partition, offset in positions.items()]
+            [at(partition, offset) for partition, offset in positions.items()]
         )
         self._assigned.update(positions)
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:
         known = self._assigned.intersection(partitions)
         if known:
-            self._client.incremental_unassign([_at(one) for one in known])
+            self._client.incremental_unassign([at(one) for one in known])
             self._assigned -= known
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         known = self._assigned.intersection(partitions)
-        self._client.pause([_at(one) for one in known])
+        self._client.pause([at(one) for one in known])
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         known = self._assigned.intersection(partitions)
-        self._client.resume([_at(one) for one in known])
+        self._client.resume([at(one) for one in known])
 
     def read(self, records_max: int, timeout_s: float) -> list[Record]:
         """As :meth:`headrace.broker.Reader.read`."""
@@ -113,7 +89,7 @@ class KafkaReader:
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(_record(message))
+                records.append(record_of(message))
             else:
                 self._note(error, message)
         if self._pending and not records:
@@ -142,7 +118,7 @@ class KafkaReader:
             # The logical offsets -2 and -1 are also ListOffsets' timestamps for
             # "earliest" and "latest"; this call asks each broker once for all.
             answers = self._client.offsets_for_times(
-                [_at(one, which) for one in partitions], timeout_s
+                [at(one, which) for one in partitions], timeout_s
             )
         except KafkaException as error:
             raise bus_error(error_of(error), doing) from error
@@ -171,13 +147,39 @@ class KafkaReader:
             self._pending.append(bus_error(error, f"read {topic} [{partition}]"))
 
 
-def _at(
+def reader_config(
+    connection: KafkaConnection, settings: ReaderSettings
+) -> dict[str, Any]:
+    """Of a client that reads without a group."""
+    return connection.config() | {
+        # Never joined and never committed to; the client wants a name.
+        "group.id": f"{connection.client_id}.reader",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_uncommitted",
+        "check.crcs": True,
+        "fetch.min.bytes": 1,
+        "fetch.wait.max.ms": settings.fetch_wait_ms,
+        "fetch.error.backoff.ms": 50,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.message.max.bytes": settings.fetch_bytes,
+        "fetch.max.bytes": max(52_428_800, connection.batch_bytes_max + FRAMING_BYTES),
+        "receive.message.max.bytes": max(
+            100_000_000, 2 * connection.batch_bytes_max + FRAMING_BYTES
+        ),
+        "queued.min.messages": settings.queue_records_min,
+        "queued.max.messages.kbytes": settings.queue_bytes_max // 1024,
+    }
+
+
+def at(
     partition: TopicPartition, offset: int = confluent_kafka.OFFSET_INVALID
 ) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
 
 
-def _record(message: confluent_kafka.Message) -> Record:
+def record_of(message: confluent_kafka.Message) -> Record:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -31,6 +31,7 @@ from headrace.wire.control import (
 )
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
+from headrace.wire.plain import PlainReply, decode_plain_reply
 from headrace.wire.records import Headers, NewTopic, Outgoing, Record
 from headrace.wire.replies import (
     Answer,
@@ -92,6 +93,7 @@ __all__ = [
     "NewRequest",
     "NewTopic",
     "Outgoing",
+    "PlainReply",
     "Record",
     "Replies",
     "RequestDecoder",
@@ -117,6 +119,7 @@ __all__ = [
     "decode_dead_letter",
     "decode_json",
     "decode_order",
+    "decode_plain_reply",
     "decode_replies",
     "encode_batch",
     "encode_completion",

@@ -1,0 +1,195 @@
+"""Records as the events of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
+
+from headrace.audit.events import (
+    Answer,
+    Answered,
+    Asked,
+    Cancelled,
+    Committed,
+    DeadLettered,
+    Ended,
+    Event,
+    Ran,
+    Resulted,
+)
+from headrace.broker import COMMITS_TOPIC, decode_commit
+from headrace.domain import (
+    Done,
+    MemberStatus,
+    ReplyAddress,
+    Source,
+    StaleWritten,
+    Tensor,
+)
+from headrace.errors import RequestError
+from headrace.wire import (
+    TENANT_DEFAULT,
+    TIMEOUT_DEFAULT_US,
+    Record,
+    TopicKind,
+    Topics,
+    deadline_of,
+    decode_completion,
+    decode_dead_letter,
+    decode_replies,
+)
+from headrace.wire import headers as names
+from headrace.wire.requests import OUR_SOURCE
+
+__all__ = ["EventDecoder"]
+
+_DIGEST_BYTES = 12
+
+
+class EventDecoder:
+    """Decodes the records of one installation. ``timeouts_us``: the time limits of
+    models, for requests that name none; ``groups``: the lane groups."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        timeouts_us: Mapping[str, int],
+        groups: Collection[str],
+    ) -> None:
+        self._topics = topics
+        self._timeouts_us = timeouts_us
+        self._groups = groups
+
+    def decode(self, record: Record) -> Event | None:
+        """None for a record that an audit has no use for. A request is never
+        undecodable: whatever lies on its topic must end.
+
+        Raises :class:`headrace.errors.UndecodableRecord`.
+        """
+        if record.topic == COMMITS_TOPIC:
+            return self._commit(record)
+        match self._topics.kind_of(record.topic):
+            case TopicKind.REQUESTS:
+                return self._request(record)
+            case TopicKind.REPLIES:
+                return self._replies(record)
+            case TopicKind.RESULTS:
+                return _result(record)
+            case TopicKind.DEAD_LETTERS:
+                letter = decode_dead_letter(record).letter
+                return DeadLettered(
+                    _place(record), record.timestamp_us, letter.source, letter.reason
+                )
+            case TopicKind.COMPLETIONS:
+                return _completion(record)
+            case _:
+                return None
+
+    def _request(self, record: Record) -> Asked | Cancelled:
+        headers = dict(record.headers)
+        request_id = _readable(headers.get(names.CE_ID))
+        tenant = _readable(headers.get(names.TENANT)) or TENANT_DEFAULT
+        if headers.get(names.CE_TYPE) == names.CANCEL_TYPE.encode():
+            return Cancelled(_place(record), record.timestamp_us, request_id, tenant)
+        model = self._topics.model_of(record.topic)
+        timeout_us = self._timeouts_us.get(model, TIMEOUT_DEFAULT_US)
+        try:
+            deadline_us, _ = deadline_of(record, headers, timeout_us)
+        except RequestError:
+            # It is poison, and its end is due at once.
+            deadline_us = record.timestamp_us + timeout_us
+        return Asked(
+            place=_place(record),
+            at_us=record.timestamp_us,
+            id=request_id,
+            tenant=tenant,
+            model=model,
+            address=self._address(headers),
+            deadline_us=deadline_us,
+            made_by_us=(headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE),
+            redriven=names.REDRIVEN in headers,
+        )
+
+    def _address(self, headers: Mapping[str, bytes | None]) -> ReplyAddress | None:
+        """None also for an address that its former refused."""
+        topic = _readable(headers.get(names.REPLY_TOPIC))
+        if not self._topics.is_reply_topic(topic):
+            return None
+        try:
+            return ReplyAddress(topic, names.number(headers, names.REPLY_PARTITION))
+        except RequestError:
+            return None
+
+    def _replies(self, record: Record) -> Event:
+        replies = decode_replies(record)
+        if replies is None:
+            return _result(record)
+        ran = f"{replies.model}/{replies.version}"
+        answers = tuple(
+            Answer(
+                answer.id,
+                answer.tenant,
+                _digest(ran, answer.outputs) if answer.reason is None else None,
+                answer.reason or "",
+            )
+            for answer in replies.answers
+        )
+        return Answered(_place(record), record.timestamp_us, answers)
+
+    def _commit(self, record: Record) -> Committed | None:
+        commit = decode_commit(record)
+        if commit is None or commit.group not in self._groups:
+            return None
+        return Committed(
+            place=_place(record),
+            at_us=record.timestamp_us,
+            topic=commit.topic,
+            partition=commit.partition,
+            offset=commit.offset,
+            metadata=commit.metadata,
+        )
+
+
+def _result(record: Record) -> Resulted:
+    headers = dict(record.headers)
+    names.check_schema(headers)
+    is_ok = headers.get(names.STATUS) == names.STATUS_OK
+    return Resulted(
+        place=_place(record),
+        at_us=record.timestamp_us,
+        source=names.parse_source(headers.get(names.SOURCE)),
+        digest=_hash(record.value or b"").digest() if is_ok else None,
+        reason="" if is_ok else _readable(headers.get(names.REASON)),
+    )
+
+
+def _completion(record: Record) -> Ran | Ended | None:
+    match decode_completion(record):
+        case Done(members=members):
+            ran = [each.source for each in members if each.status is MemberStatus.OK]
+            return Ran(_place(record), record.timestamp_us, tuple(ran))
+        case StaleWritten(topic, partition, ranges):
+            return Ended(_place(record), record.timestamp_us, topic, partition, ranges)
+        case _:
+            return None
+
+
+def _digest(ran: str, outputs: Iterable[Tensor]) -> bytes:
+    digest = _hash(ran.encode())
+    for output in outputs:
+        digest.update(f"{output.name}:{output.datatype}:{output.shape}".encode())
+        digest.update(output.data)
+    return digest.digest()
+
+
+def _hash(data: bytes) -> blake2b:
+    return blake2b(data, digest_size=_DIGEST_BYTES)
+
+
+def _place(record: Record) -> Source:
+    return Source(record.topic, record.partition, record.offset)
+
+
+def _readable(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
