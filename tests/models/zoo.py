@@ -63,6 +63,22 @@ def batch_coupled() -> bytes:
     )
 
 
+def divided_by_rows() -> bytes:
+    """An answer depends on how many neighbours there are, not on who they are."""
+    return model(
+        "divided_by_rows",
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Slice", ["shape", "from", "to"], ["n"]),
+            node("Cast", ["n"], ["rows"], to=T.FLOAT),
+            node("Div", ["x", "rows"], ["y"]),
+        ],
+        [_rows("x", "N", 8)],
+        [_rows("y", "N", 8)],
+        [constant("from", np.array([0])), constant("to", np.array([1]))],
+    )
+
+
 def dynamic_quantized() -> bytes:
     """Quantises the activations of the whole batch by one scale, as tools for
     dynamic quantisation write it."""

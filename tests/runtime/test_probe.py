@@ -75,7 +75,9 @@ def test_a_hidden_limit_is_found_wherever_it_is(tmp_path: Path, rows: int) -> No
     assert probed(tmp_path, zoo.hidden_limit(rows)).max_batch == rows
 
 
-@pytest.mark.parametrize("build", [zoo.batch_coupled, zoo.dynamic_quantized])
+@pytest.mark.parametrize(
+    "build", [zoo.batch_coupled, zoo.divided_by_rows, zoo.dynamic_quantized]
+)
 def test_an_answer_that_depends_on_neighbours_is_told(
     tmp_path: Path, build: object
 ) -> None:

@@ -60,9 +60,9 @@ class SyntheticInputs:
             for spec in self._layout.signature.inputs
         }
 
-    def batch(self, lengths: list[int]) -> list[BatchInput]:
-        """A batch of one-row members with these lengths."""
-        rows = [self.row(i % KINDS, length) for i, length in enumerate(lengths)]
+    def batch(self, lengths: list[int], kinds: int = KINDS) -> list[BatchInput]:
+        """A batch of one-row members with these lengths, of so many kinds."""
+        rows = [self.row(i % kinds, length) for i, length in enumerate(lengths)]
         return [self._input(spec, rows) for spec in self._layout.signature.inputs]
 
     def _input(self, spec: TensorSpec, rows: list[dict[str, Array]]) -> BatchInput:
