@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.broker import Record
-from headrace.domain import Reason, RequestRead, RequestRejected
+from headrace.domain import Reason, RequestRejected
 from headrace.wire import headers as names
 from headrace.wire.requests import OUR_SOURCE
 
-__all__ = ["EarlyRequests"]
+__all__ = ["EarlyRequests", "Held"]
 
 HOLD_US = 1_000_000
 """Longest that an announcement may lie between its two readers."""
@@ -18,6 +18,7 @@ RECORDS_MAX = 5_000
 
 Key = tuple[str, int]
 Held = tuple[Record, int]
+"""A record, and the change of its reader after which it was read."""
 
 
 class EarlyRequests:
@@ -33,6 +34,10 @@ class EarlyRequests:
         self._held: dict[Key, list[Held]] = {}
         self._release_at_us: int | None = None
 
+    @property
+    def is_holding(self) -> bool:
+        return self._release_at_us is not None
+
     def is_held(self, key: Key, held: Held) -> bool:
         """Whether the partition is being held; ``held`` then waits behind the rest."""
         waiting = self._held.get(key)
@@ -43,14 +48,9 @@ class EarlyRequests:
             self._release_at_us = 0
         return True
 
-    def holds(
-        self, read: RequestRead | RequestRejected, key: Key, held: Held, now_us: int
-    ) -> bool:
+    def holds(self, read: RequestRejected, key: Key, held: Held, now_us: int) -> bool:
         """Whether the record just read is early: its partition is held from here."""
-        if (
-            not isinstance(read, RequestRejected)
-            or read.reason is not Reason.MODEL_UNKNOWN
-        ):
+        if read.reason is not Reason.MODEL_UNKNOWN:
             return False
         record = held[0]
         source = dict(record.headers).get(names.CE_SOURCE) or b""

@@ -37,6 +37,10 @@ class Channel(IntEnum):
         return cls(cls.REALTIME + priority)
 
 
+ANSWERS = Channel.REALTIME
+"""Channels below it are not those of requests."""
+
+
 class Inbox(Generic[Message]):
     """Messages by channel.
 
@@ -47,41 +51,43 @@ class Inbox(Generic[Message]):
 
     def __init__(self, waiting_max: int = 2) -> None:
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._waiting: tuple[deque[Message], ...] = tuple(deque() for _ in Channel)
-        self._room = {
-            channel: BoundedSemaphore(waiting_max)
-            for channel in Channel
-            if channel >= Channel.REALTIME
-        }
+        self._answers: list[deque[Message]] = [deque() for _ in range(ANSWERS)]
+        self._requests: list[deque[Message]] = [deque() for _ in Priority]
+        self._room = [BoundedSemaphore(waiting_max) for _ in Priority]
         self._closed = False
 
     def put(self, channel: Channel, message: Message) -> None:
         """Hand over ``message``; without effect once the inbox is closed."""
-        room = self._room.get(channel)
-        while room is not None and not room.acquire(timeout=0.1):
-            if self._closed:
-                return
-        self._waiting[channel].append(message)
+        if channel < ANSWERS:
+            self._answers[channel].append(message)
+        else:
+            place = channel - ANSWERS
+            while not self._room[place].acquire(timeout=0.1):
+                if self._closed:
+                    return
+            self._requests[place].append(message)
         self._bell.put(None)
 
     def take(self, timeout_s: float) -> list[Message]:
         """What has come in, or an empty list after the time-out: everything but
         requests, of which each priority gives one message, so that a backlog of one
         delays the others by one message at most."""
-        try:
-            if not any(self._waiting):
-                self._bell.get(timeout_s > 0, timeout_s if timeout_s > 0 else None)
-            while not self._bell.empty():
-                self._bell.get_nowait()
-        except Empty:
-            pass
+        bell = self._bell
+        # A request message left behind has had its ring.
+        if not any(self._requests):
+            try:
+                bell.get(timeout_s > 0, timeout_s if timeout_s > 0 else None)
+            except Empty:
+                return []
+        while not bell.empty():
+            bell.get_nowait()
         taken: list[Message] = []
-        for channel, waiting in enumerate(self._waiting):
-            room = self._room.get(Channel(channel))
-            if room is None:
-                taken.extend(waiting.popleft() for _ in range(len(waiting)))
-            elif waiting:
-                taken.append(waiting.popleft())
+        for answers in self._answers:
+            while answers:
+                taken.append(answers.popleft())
+        for requests, room in zip(self._requests, self._room, strict=True):
+            if requests:
+                taken.append(requests.popleft())
                 room.release()
         return taken
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from headrace.broker import Record
@@ -32,7 +33,7 @@ from headrace.wire import (
     parse_announcement_key,
 )
 from services.batch_former.acting import Acting
-from services.batch_former.early import EarlyRequests
+from services.batch_former.early import EarlyRequests, Held
 from services.batch_former.inbox import Channel
 from services.batch_former.lanes import Lanes, OwnedLane
 from services.batch_former.measuring import Measuring
@@ -84,19 +85,18 @@ class Intake:
         self._acting.tell(owned, self._newest, now_us)
 
     def take_requests(self, batch: ReadBatch, now_us: int) -> None:
-        read = None
-        for record in batch.records:
-            read = self._take_request(record, batch.change, now_us) or read
+        read = self._take_requests(
+            ((record, batch.change) for record in batch.records), now_us
+        )
         if read is not None:
             lane, _ = self._topics.lane_and_priority(read.source.partition)
             self._measuring.requests_read(lane, read.arrived_us, now_us)
 
     def take_early(self, now_us: int, *, models_changed: bool = False) -> None:
         """Read anew what may have been early, when it is time."""
-        for record, change in self._early.release(
-            now_us, models_changed=models_changed
-        ):
-            self._take_request(record, change, now_us)
+        early = self._early.release(now_us, models_changed=models_changed)
+        if early:
+            self._take_requests(early, now_us)
 
     def take_completions(self, batch: ReadBatch, now_us: int) -> None:
         for record in batch.records:
@@ -164,20 +164,28 @@ class Intake:
         if route is not None and lost.change >= route.change:
             self._acting.tell(route.owned, ReadingLost(topic, partition, *log), now_us)
 
-    def _take_request(self, record: Record, change: int, now_us: int) -> Request | None:
-        key = record.topic, record.partition
-        route = self._lanes.routes.get(key)
-        if route is None or change < route.change:
-            return None
-        if self._early.is_held(key, (record, change)):
-            return None
-        read = self._decoder.decode(record)
-        if self._early.holds(read, key, (record, change), now_us):
-            return None
-        decisions = route.owned.core.handle(read, now_us)
-        if decisions:
-            self._acting.carry_out(route.owned, decisions, now_us)
-        return read.request if isinstance(read, RequestRead) else None
+    def _take_requests(self, held: Iterable[Held], now_us: int) -> Request | None:
+        """The last one that was read."""
+        early, routes = self._early, self._lanes.routes
+        decode = self._decoder.decode
+        last = None
+        for each in held:
+            record, change = each
+            key = record.topic, record.partition
+            route = routes.get(key)
+            if route is None or change < route.change:
+                continue
+            if early.is_holding and early.is_held(key, each):
+                continue
+            read = decode(record)
+            if isinstance(read, RequestRead):
+                last = read.request
+            elif early.holds(read, key, each, now_us):
+                continue
+            decisions = route.owned.core.handle(read, now_us)
+            if decisions:
+                self._acting.carry_out(route.owned, decisions, now_us)
+        return last
 
     def _take_completion(self, owned: OwnedLane, record: Record, now_us: int) -> None:
         try:
