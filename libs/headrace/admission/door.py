@@ -84,13 +84,13 @@ class _Lane:
     def waits_us(self, priority: Priority, ingresses: int, now_us: int) -> int:
         """Until the slots have done all that is ahead: each begins when it is free,
         so ``_reach_us`` of work is done when the next one joins."""
-        ahead_us = self._ahead_us[priority]
-        ahead_us += sum(self.sent_us[: priority + 1]) * ingresses
+        sent_us = sum(self.sent_us[: priority + 1])
+        ahead_us = self._ahead_us[priority] + sent_us * ingresses
         working = bisect_right(self._reach_us, ahead_us)
         share = self.slots * working / len(self._free_us)
-        done_us = self._free_us[working - 1]
-        done_us += (ahead_us - self._reach_us[working - 1]) / share
-        return max(int(done_us) - (now_us - self.heard_us), 0)
+        left_us = (ahead_us - self._reach_us[working - 1]) / share
+        done_us = self._free_us[working - 1] + int(left_us)
+        return max(done_us - (now_us - self.heard_us), 0)
 
 
 class Door:
@@ -173,26 +173,18 @@ class Door:
     ) -> Admitted | Denied:
         settings = self._settings
         left_us = limit_us - self.loop_lag_us
-        batch_us, one_us = told.price.batch_us, told.price.one_us
-        # A batch shrinks to what its most urgent member can stand.
-        room_us = int(settings.run_part * (left_us - told.hops_us))
-        run_us = max(min(batch_us, room_us), one_us)
-        allowed_us = settings.fill * left_us
-        if limit_us < settings.batches_within_limit_min * batch_us:
-            allowed_us = left_us
-        finish_us = told.waits_us + told.hops_us + run_us
-        # With nothing ahead, refusing would keep an idle device idle.
-        if finish_us <= allowed_us or (not told.waits_us and finish_us <= left_us):
-            return Admitted(lane)
-        least_us = told.hops_us + one_us
+        least_us = told.hops_us + told.price.one_us
         if least_us > left_us:
-            text = f"takes at least {least_us / 1000:.0f} ms"
-            reason = Reason.DEADLINE_UNATTAINABLE
-        else:
-            text = f"predicted to take {finish_us / 1000:.0f} ms"
-            reason = Reason.OVERLOADED
-        text += f" of its {limit_us / 1000:.0f} ms"
-        return Denied(reason, text, int(finish_us - allowed_us))
+            text = f"takes at least {least_us / 1000:.0f} ms of {limit_us // 1000}"
+            return Denied(Reason.DEADLINE_UNATTAINABLE, text, least_us - left_us)
+        finish_us, allowed_us = told.finish_us, int(settings.fill * left_us)
+        if limit_us < settings.batches_within_limit_min * told.price.batch_us:
+            finish_us = told.waits_us + least_us
+            allowed_us = int(settings.choice * left_us)
+        if finish_us <= allowed_us:
+            return Admitted(lane)
+        text = f"predicted to take {finish_us / 1000:.0f} ms of {limit_us // 1000}"
+        return Denied(Reason.OVERLOADED, text, finish_us - allowed_us)
 
     def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:
         limit = self._gradient(model).limit

@@ -18,12 +18,12 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     0.6)."""
 
     batches_within_limit_min: PositiveInt = 3
-    """A model whose time limit holds fewer batches than this has no room for a queue:
-    then a request enters while it can be expected to finish in time at all."""
+    """A time limit that holds fewer batches than this has no room for a queue of full
+    ones: the former then needs requests to choose from, and gives up the others."""
 
-    run_part: float = Field(default=0.75, gt=0, le=1)
-    """A request whose time limit is short beside its model's usual batch is taken to
-    run in a smaller one, that takes this part of the limit without the hops."""
+    choice: float = Field(default=2.0, ge=1)
+    """For such a model a request enters while the work ahead is at most this many
+    times what the time limit holds, if it could finish in a batch of its own."""
 
     loop_lag_part: float = Field(default=0.3, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time

@@ -33,7 +33,7 @@ class Price(msgspec.Struct, frozen=True):
     """Device time of one row, in a batch as large as the time limits allow."""
 
     batch_us: int
-    """Bound of the run time of a batch of the size that the lane aims at."""
+    """Bound of the run time of a batch whose rows are about as cheap."""
 
     one_us: int
     """Bound of the run time of one row alone: a shorter time limit is unattainable."""

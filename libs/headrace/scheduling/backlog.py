@@ -192,13 +192,13 @@ class Backlog:
             if line.demand.arrived_at_us < since_us and not len(line.queue):
                 continue
             key = line.queue.key
-            target = line.demand.target_rows(line.times, hops_us, now_us)
-            row_us = line.demand.cheapest_row_us(line.times, hops_us)
+            largest = line.demand.largest_rows(line.times, hops_us)
+            row_us = line.times.expected(largest) / largest
             price = Price(
                 model=key.model,
                 version=key.version,
                 row_us=int(row_us),
-                batch_us=line.times.bound(target),
+                batch_us=line.times.bound(line.times.nearly_as_cheap(largest)),
                 one_us=line.times.bound(1),
             )
             known = prices.get((key.model, key.version))

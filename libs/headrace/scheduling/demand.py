@@ -55,14 +55,13 @@ class Demand:
         ordered = sorted(self._budgets)
         return ordered[int(LOW_QUANTILE * len(ordered))]
 
-    def cheapest_row_us(self, times: RunTimes, hops_us: int) -> float:
-        """Device time of a row in the largest batch that the time limits allow: what
-        a backlog costs, since batches grow with it."""
-        rows = times.rows_max
+    def largest_rows(self, times: RunTimes, hops_us: int) -> int:
+        """The most rows that run within the time limits, which batches of a backlog
+        grow to."""
         budget_us = self.budget_us()
-        if budget_us is not None:
-            rows = max(min(times.rows_within(budget_us - hops_us), rows), 1)
-        return times.expected(rows) / rows
+        if budget_us is None:
+            return times.rows_max
+        return max(times.rows_within(budget_us - hops_us), 1)
 
     def target_rows(self, times: RunTimes, hops_us: int, now_us: int) -> int:
         """The largest size that gathers and runs within the time limits. Cached for
