@@ -54,6 +54,7 @@ def _app() -> App:
         ("infer", "infer:infer", "Send one request to a model."),
         ("models", "models:models", "Which versions are served, and which are not."),
         ("topics", "topics:topics", "What waits in the queue, by lane and priority."),
+        ("audit", "audit:audit", "Whether every request got what it was promised."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):
         app.command(f"services.ctl.{function}", name=command, help=help_text)

@@ -7,7 +7,7 @@ committed before that.
 
 from headrace.audit.joining import Audit
 from headrace.audit.limits import AuditLimits
-from headrace.audit.reading import AuditRange, audit
+from headrace.audit.reading import AuditRange, audit_log
 from headrace.audit.report import Counts, Finding, Kind, Report, Suspect
 
 __all__ = [
@@ -19,5 +19,5 @@ __all__ = [
     "Kind",
     "Report",
     "Suspect",
-    "audit",
+    "audit_log",
 ]

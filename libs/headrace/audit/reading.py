@@ -40,7 +40,7 @@ from headrace.wire import (
     decode_replies,
 )
 
-__all__ = ["AuditRange", "audit"]
+__all__ = ["AuditRange", "audit_log"]
 
 CLOCK_US_MAX = 60_000_000
 """The auditor's own clock counts only for what it is certain to have seen pass: where
@@ -74,7 +74,7 @@ class AuditRange(NamedTuple):
     models: frozenset[str]
 
 
-def audit(
+def audit_log(
     connection: KafkaConnection,
     topics: Topics,
     wanted: AuditRange,

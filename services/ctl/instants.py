@@ -1,0 +1,45 @@
+"""Instants as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from services.ctl.errors import UsageError
+
+__all__ = ["instant_us", "shown"]
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)([smhd])")
+
+
+def instant_us(text: str, now_us: int, *, option: str) -> int:
+    """Epoch microseconds of ``-90s``, ``-1.5h``, ``now``, or an ISO 8601 date with or
+    without a time; without a zone it is UTC.
+
+    Raises :class:`services.ctl.errors.UsageError`.
+    """
+    if text == "now":
+        return now_us
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_us - round(float(ago[1]) * _UNITS_S[ago[2]] * 1e6)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text} is no instant: write -90s, -30m, -1h, -2d, now, or a "
+            f"date such as 2030-01-31T12:00:00."
+        ) from error
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return round(found.timestamp() * 1e6)
+
+
+def shown(at_us: int) -> str:
+    """In UTC, to the millisecond."""
+    return (
+        datetime.fromtimestamp(at_us / 1e6, UTC)
+        .isoformat(sep=" ", timespec="milliseconds")
+        .removesuffix("+00:00")
+    )
