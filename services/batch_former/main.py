@@ -131,6 +131,7 @@ class _Former:
         self._clock = SystemClock()
         self._log_clock = LogClock()
         self._catalog = Catalog()
+        self._leads = False
         self._pulse = Pulse(self._clock)
         self._health = Health(
             self._pulse,
@@ -140,68 +141,12 @@ class _Former:
                 "lane": "no lane is served yet",
             },
         )
-        metrics = MetricsRegistry()
-        process = ProcessMetrics(metrics)
-        self._probes = ProbeServer(settings.admin, self._health, metrics)
-        former_metrics = FormerMetrics(metrics)
-        scheduling = settings.scheduling
-        self._measuring = Measuring(
-            self._topics,
-            former_metrics,
-            process,
-            HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us),
-        )
-        self._leads = False
         self._inbox: Inbox[Message] = Inbox()
         self._lanes = Lanes()
         self._ownership = Ownership(self._inbox, self._reader("ranges"), self._clock)
-        self._readers = self._make_readers()
-        self._completions = Consuming(
-            self._reader("completions"),
-            Channel.COMPLETIONS,
-            self._inbox,
-            records_max=settings.former.records_max,
-        )
-        self._orders = Producing(
-            self._producer("orders", ORDERS), "orders", self._inbox
-        )
-        self._answers = Producing(
-            self._producer("answers", ANSWERS), "answers", self._inbox
-        )
-        self._dead_letters = DeadLetters(
-            self._topics, self._reader("deadletters"), self._answers, self._clock
-        )
-        self._models = TableReader(
-            self._reader("models", TABLES),
-            self._topics.control_models,
-            lambda records: self._inbox.put(Channel.MODELS, ModelsRead(records)),
-            partial(self._fail, "models"),
-        )
-        self._status = StatusReader(
-            self._reader("status", TABLES),
-            self._topics.status,
-            lambda records: self._inbox.put(Channel.STATUS, StatusRead(records)),
-            partial(self._fail, "status"),
-        )
-        self._published = Published(
-            self._topics,
-            self._measuring,
-            former_metrics,
-            process,
-            self._health,
-            slot=slot,
-            former=self._uuid,
-            admin=self._probes.url,
-        )
-        self._heartbeat = Heartbeat(
-            self._producer("heartbeat", ANSWERS),
-            self._topics.status,
-            self._published.key,
-            self._published.heartbeat,
-            pulse=self._pulse,
-            clock=self._clock,
-            log_time=self,
-        )
+        self._make_telemetry()
+        self._make_readers()
+        self._make_producers()
         self._acting = self._make_acting(admin)
         self._intake = self._make_intake(admin)
 
@@ -215,6 +160,7 @@ class _Former:
             self._published,
             new_lane=self._new_lane,
             lead=self._lead,
+            heartbeat=self._heartbeat,
             log_clock=self._log_clock,
             pulse=self._pulse,
             clock=self._clock,
@@ -233,10 +179,32 @@ class _Former:
         """Hand a sample of the log's time from the heartbeat's thread to the loop."""
         self._inbox.put(Channel.STATUS, LogTimeSampled(sent_us, acked_us, log_us))
 
-    def _make_readers(self) -> list[Consuming]:
+    def _make_telemetry(self) -> None:
+        registry = MetricsRegistry()
+        process, metrics = ProcessMetrics(registry), FormerMetrics(registry)
+        scheduling = self._settings.scheduling
+        self._probes = ProbeServer(self._settings.admin, self._health, registry)
+        self._measuring = Measuring(
+            self._topics,
+            metrics,
+            process,
+            HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us),
+        )
+        self._published = Published(
+            self._topics,
+            self._measuring,
+            metrics,
+            process,
+            self._health,
+            slot=self._slot,
+            former=self._uuid,
+            admin=self._probes.url,
+        )
+
+    def _make_readers(self) -> None:
         reading = self._settings.former
         ahead = ReaderSettings(queue_bytes_max=reading.ahead_bytes_max)
-        return [
+        self._requests = [
             Consuming(
                 self._reader(priority.name.lower(), ahead),
                 Channel.of(priority),
@@ -245,6 +213,42 @@ class _Former:
             )
             for priority in Priority
         ]
+        self._completions = Consuming(
+            self._reader("completions"),
+            Channel.COMPLETIONS,
+            self._inbox,
+            records_max=reading.records_max,
+        )
+        self._models = TableReader(
+            self._reader("models", TABLES),
+            self._topics.control_models,
+            lambda records: self._inbox.put(Channel.MODELS, ModelsRead(records)),
+            partial(self._fail, "models"),
+        )
+        self._status = StatusReader(
+            self._reader("status", TABLES),
+            self._topics.status,
+            lambda records: self._inbox.put(Channel.STATUS, StatusRead(records)),
+            partial(self._fail, "status"),
+        )
+
+    def _make_producers(self) -> None:
+        orders = self._producer("orders", ORDERS)
+        answers = self._producer("answers", ANSWERS)
+        self._orders = Producing(orders, "orders", self._inbox)
+        self._answers = Producing(answers, "answers", self._inbox)
+        self._dead_letters = DeadLetters(
+            self._topics, self._reader("deadletters"), self._answers, self._clock
+        )
+        self._heartbeat = Heartbeat(
+            self._producer("heartbeat", ANSWERS),
+            self._topics.status,
+            self._published.key,
+            self._published.heartbeat,
+            pulse=self._pulse,
+            clock=self._clock,
+            log_time=self,
+        )
 
     def _make_acting(self, admin: KafkaAdmin) -> Acting:
         claim = Claim(
@@ -268,7 +272,7 @@ class _Former:
         return Acting(
             self._topics,
             self._lanes,
-            requests=self._readers,
+            requests=self._requests,
             completions=self._completions,
             ownership=self._ownership,
             writing=writing,
@@ -340,7 +344,7 @@ class _Former:
     def _start(self) -> None:
         self._probes.start()
         get_log().info("admin.listening", url=self._probes.url)
-        for reader in (*self._readers, self._completions):
+        for reader in (*self._requests, self._completions):
             reader.start()
         self._orders.start()
         self._answers.start()
@@ -353,7 +357,7 @@ class _Former:
         """The lanes are left: nothing that is read or acked now matters."""
         self._inbox.close()
         self._ownership.stop()
-        for reader in (*self._readers, self._completions):
+        for reader in (*self._requests, self._completions):
             reader.stop()
         self._models.stop()
         self._status.stop()

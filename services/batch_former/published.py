@@ -52,6 +52,13 @@ class Published:
     def key(self) -> bytes:
         return f"{Role.BATCH_FORMER}/{self._slot}".encode()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything waits or runs in a lane of ours."""
+        return any(
+            load.load.queues or any(load.load.free_us) for load in self._lanes
+        )
+
     def heartbeat(self) -> bytes:
         return encode_json(
             Heartbeat(

@@ -28,6 +28,8 @@ class Exchange(ABC):
         "client_id",
         "destination",
         "head",
+        "lane",
+        "limit_us",
         "priority",
         "refusal",
         "request_id",
@@ -54,6 +56,9 @@ class Exchange(ABC):
         self.destination: Destination | None = None
         """None: it named no version that may be asked."""
         self.priority = Priority.STANDARD
+        self.limit_us = 0
+        """How long it may take, from ``started_us``."""
+        self.lane = 0
         self.reserved_bytes = 0
         self.response_complete = False
         self.spoke = 0

@@ -14,6 +14,7 @@ from headrace.clock import Clock
 from headrace.domain import Reason
 from headrace.errors import BusError, RequestError
 from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
+from services.ingress.admitting import Admission
 from services.ingress.answers import refusal_answer, result_answer
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -26,7 +27,7 @@ from services.ingress.refusal import Refusal, refuse
 from services.ingress.settings import IngressLimits
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
-__all__ = ["Handler"]
+__all__ = ["TICK_US", "Handler"]
 
 RESERVED_FROM_BYTES = 64 * 1024
 """Smaller bodies arrive with their head and are not counted."""
@@ -36,7 +37,9 @@ GAP_GRACE_US = 150_000
 """After the process stood still, replies that lie in the log are read for so long
 before anybody is told that none came (D7)."""
 
-_NO_FORMER = "no batch former was heard of lately"
+TICK_US = 5_000
+"""Between two calls of ``tick``: how late a deadline is noticed at most, beside the
+wheel's own 8 ms, and by what the loop's lag is measured."""
 
 
 class Handler:
@@ -47,6 +50,7 @@ class Handler:
         limits: IngressLimits,
         *,
         fleet: Fleet,
+        admission: Admission,
         outbox: Outbox,
         outcomes: Outcomes,
         clock: Clock,
@@ -60,6 +64,7 @@ class Handler:
         """Announced bytes of the bodies that are being received."""
         self.new_request_id = RequestIds().next
         self._fleet = fleet
+        self._admission = admission
         self._outbox = outbox
         self._deadlines: DeadlineWheel[Exchange] = DeadlineWheel()
         self._ticked_us = clock.now_us()
@@ -80,7 +85,7 @@ class Handler:
         if length > self.limits.http_body_bytes_max:
             self.refuse(exchange, self._body_too_large(length))
             return
-        exchange.refusal = head.fault or self._admission(exchange, target)
+        exchange.refusal = head.fault or self._admit(exchange, target)
         if exchange.refusal is None and length > RESERVED_FROM_BYTES:
             exchange.refusal = self._reserve(exchange, length)
 
@@ -109,7 +114,7 @@ class Handler:
         refusal = exchange.refusal
         if refusal is None:
             try:
-                self._produce(exchange, body)
+                refusal = self._produce(exchange, body)
             except RequestError as error:
                 refusal = refuse(Reason(error.reason), str(error))
             except BusError as error:
@@ -157,6 +162,7 @@ class Handler:
         now_us = self.clock.now_us()
         if now_us - self._ticked_us > GAP_US:
             self._expire_from_us = now_us + GAP_GRACE_US
+        self._admission.loop_turned(max(now_us - self._ticked_us - TICK_US, 0))
         self._ticked_us = now_us
         if now_us < self._expire_from_us:
             return
@@ -171,24 +177,47 @@ class Handler:
                     ),
                 )
 
-    def _admission(self, exchange: Exchange, target: Target) -> Refusal | None:
+    def _admit(self, exchange: Exchange, target: Target) -> Refusal | None:
         """Whether to take the request in, from what is known before its body."""
         if self.draining:
             return refuse(Reason.DRAINING, "this ingress is shutting down")
         try:
-            exchange.destination = self._fleet.resolve(target.model, target.version)
+            destination = self._fleet.resolve(target.model, target.version)
         except RequestError as error:
             return refuse(Reason(error.reason), str(error))
-        if not self._fleet.router.lanes_patient:
-            return refuse(Reason.NO_FORMER, _NO_FORMER)
+        exchange.destination = destination
         if len(self.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
                 f"{self.limits.in_flight_max} requests are in flight (in_flight_max)",
             )
+        head = exchange.head
+        if head.priority is not None:
+            exchange.priority = head.priority
+        exchange.limit_us = (
+            head.timeout_us
+            or destination.served.latency_objective_us
+            or TIMEOUT_DEFAULT_US
+        )
+        return self._find_lane(exchange, exchange.started_us)
+
+    def _find_lane(self, exchange: Exchange, now_us: int) -> Refusal | None:
+        destination = exchange.destination
+        assert destination is not None
+        found = self._admission.decide(
+            destination.served,
+            destination.lanes,
+            exchange.priority,
+            limit_us=exchange.limit_us,
+            in_flight=len(self.waiters),
+            now_us=now_us,
+        )
+        if isinstance(found, Refusal):
+            return found
+        exchange.lane = found
         return None
 
-    def _produce(self, exchange: Exchange, body: bytes | bytearray) -> None:
+    def _produce(self, exchange: Exchange, body: bytes | bytearray) -> Refusal | None:
         head, destination = exchange.head, exchange.destination
         assert destination is not None
         if head.encoding:
@@ -196,29 +225,27 @@ class Handler:
         parsed = destination.parser.parse(head, body)
         exchange.client_id = parsed.client_id
         exchange.wanted = parsed.wanted
-        timeout_us = (
-            parsed.timeout_us
-            or head.timeout_us
-            or destination.served.latency_objective_us
-            or TIMEOUT_DEFAULT_US
-        )
-        priority = parsed.priority if parsed.priority is not None else head.priority
-        if priority is not None:
-            exchange.priority = priority
-        deadline_us = exchange.started_us + timeout_us
         now_us = self.clock.now_us()
+        if parsed.timeout_us or parsed.priority is not None:
+            # What the body says wins over the head, by which it was let in.
+            exchange.limit_us = parsed.timeout_us or exchange.limit_us
+            if parsed.priority is not None:
+                exchange.priority = parsed.priority
+            refusal = self._find_lane(exchange, now_us)
+            if refusal is not None:
+                return refusal
+        deadline_us = exchange.started_us + exchange.limit_us
         if deadline_us <= now_us:
-            raise RequestError(
-                f"the time limit of {timeout_us} us was over before the body was there",
-                reason=Reason.EXPIRED,
-            )
-        lane = self._fleet.router.choose(timeout_us, destination.lanes)
-        if lane is None:
-            raise RequestError(_NO_FORMER, reason=Reason.NO_FORMER)
+            text = f"{exchange.limit_us} us were over before the body was there"
+            return refuse(Reason.EXPIRED, text)
         # The reply may be faster than the return from produce.
         self.waiters.add(exchange)
         self._deadlines.put(exchange, deadline_us)
-        self._outbox.send(exchange, parsed, lane, deadline_us)
+        self._outbox.send(exchange, parsed, exchange.lane, deadline_us)
+        self._admission.sent(
+            exchange.lane, destination.served, exchange.priority, parsed.key.rows
+        )
+        return None
 
     def _answer(
         self, exchange: Exchange, record: Replies, answer: Answer, now_us: int
@@ -242,6 +269,7 @@ class Handler:
             self.refuse(exchange, refuse(Reason.MODEL_ERROR, str(error)))
             return
         total_us = now_us - exchange.started_us
+        self._admission.answered(record.model, total_us, len(self.waiters))
         self.outcomes.succeeded(exchange, record, answer, total_us)
         exchange.deliver(HTTPStatus.OK, fields, body)
 

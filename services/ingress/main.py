@@ -57,10 +57,11 @@ from headrace.wire import (
     encode_json,
 )
 from headrace.wire import Heartbeat as HeartbeatRecord
+from services.ingress.admitting import Admission
 from services.ingress.cold import cold_app
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
-from services.ingress.handler import Handler
+from services.ingress.handler import TICK_US, Handler
 from services.ingress.journal import Journal
 from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
@@ -73,8 +74,6 @@ from services.ingress.statistics import Statistics
 __all__ = ["main", "serve"]
 
 PROVISION_TIMEOUT_S = 30
-TICK_S = 0.005
-"""How late a deadline is noticed at most, beside the wheel's own 8 ms."""
 SWEEP_US = 1_000_000
 QUIET = ProducerSettings(linger_ms=0, failures_only=True)
 BUSY = ProducerSettings(linger_ms=1, failures_only=True)
@@ -148,6 +147,7 @@ class _Ingress:
             },
         )
         self._fleet = Fleet(bus.lanes)
+        self._admission = Admission(settings.admission, self._fleet.router)
         self._statistics = Statistics()
         self._meter = Meter(IngressMetrics(self._registry))
         self._metrics = ProcessMetrics(self._registry)
@@ -185,6 +185,7 @@ class _Ingress:
         return Handler(
             self._settings.limits,
             fleet=self._fleet,
+            admission=self._admission,
             outbox=outbox,
             outcomes=Outcomes(self._statistics, self._meter, Journal(self._clock)),
             clock=self._clock,
@@ -262,7 +263,7 @@ class _Ingress:
                 self._sweep(now_us)
             if self._fleet.starting:
                 self._look_around()
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(TICK_US / 1e6)
 
     def _look_around(self) -> None:
         """Whether what a request depends on is there."""
@@ -290,8 +291,10 @@ class _Ingress:
         self._server.drain()
 
     def _heard(self, batch: list[Heard]) -> None:
+        now_us = self._clock.now_us()
         for heartbeat, log_us in batch:
             self._fleet.heard(heartbeat, log_us)
+            self._admission.heard(heartbeat, now_us)
             if heartbeat.instance == self._instance:
                 self._health.met("status")
         self._fleet.refresh()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headrace.delivery import Roster
 
-__all__ = ["LaneRouter"]
+__all__ = ["HEARD_PATIENT_US", "LaneRouter"]
 
 HEARD_US = 1_000_000
 HEARD_PATIENT_US = 3_000_000
@@ -65,16 +65,16 @@ class LaneRouter:
             if not self._owners[lane].draining
         )
 
-    def choose(self, limit_us: int, serving: Collection[int]) -> int | None:
-        """A lane for a request with ``limit_us`` of time, among those ``serving`` its
-        model; None: no former to be heard of. Lanes take turns."""
-        candidates = [lane for lane in self._fresh if lane in serving]
-        if not candidates and limit_us > HEARD_PATIENT_US:
-            candidates = [lane for lane in self._patient if lane in serving]
-        if not candidates:
-            return None
-        self._turn += 1
-        return candidates[self._turn % len(candidates)]
+    def candidates(self, limit_us: int, serving: Collection[int]) -> list[int]:
+        """The lanes for a request with ``limit_us`` of time, among those ``serving``
+        its model; empty: no former was heard of. Each time another one is first."""
+        found = [lane for lane in self._fresh if lane in serving]
+        if not found and limit_us > HEARD_PATIENT_US:
+            found = [lane for lane in self._patient if lane in serving]
+        if len(found) > 1:
+            self._turn = (self._turn + 1) % len(found)
+            found = found[self._turn :] + found[: self._turn]
+        return found
 
     def _heard_within(self, us: int) -> tuple[int, ...]:
         return tuple(

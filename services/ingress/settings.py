@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field, PositiveInt
 
+from headrace.admission import AdmissionSettings
 from headrace.lifecycle import BusSettings
 from headrace.telemetry import LogSettings
 
@@ -55,4 +56,5 @@ class IngressSettings(BaseModel, frozen=True, extra="forbid"):
     bus: BusSettings = BusSettings()
     http: HttpSettings = HttpSettings()
     limits: IngressLimits = IngressLimits()
+    admission: AdmissionSettings = AdmissionSettings()
     log: LogSettings = LogSettings()

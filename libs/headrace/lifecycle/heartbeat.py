@@ -76,6 +76,10 @@ class Heartbeat:
         self._beat()
         self._producer.flush(0.3)
 
+    def hasten(self) -> None:
+        """Say the present state now, from any thread."""
+        self._beat()
+
     def _run(self) -> None:
         next_us = self._clock.now_us()
         while not self._stopped.is_set():

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.admission import AdmissionSettings
 from headrace.domain import (
     Load,
     ModelState,
@@ -31,6 +32,7 @@ from headrace.wire import (
     ServiceState,
     Topics,
 )
+from services.ingress.admitting import Admission
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
@@ -92,6 +94,7 @@ class World:
         self.clock = ManualClock(10_000_000)
         self.broker = MemoryBroker(self.clock)
         self.fleet = Fleet(lanes)
+        self.admission = Admission(AdmissionSettings(), self.fleet.router)
         self.registry = MetricsRegistry()
         self.producer = self.broker.producer(queue_records_max=queue_records_max)
         self.outbox = Outbox(
@@ -108,6 +111,7 @@ class World:
         self.handler = Handler(
             IngressLimits(**limits),
             fleet=self.fleet,
+            admission=self.admission,
             outbox=self.outbox,
             outcomes=Outcomes(
                 Statistics(),
@@ -142,22 +146,28 @@ class World:
             )
 
     def beat(
-        self, role: Role, slot: int = 0, state: ServiceState = ServiceState.READY
+        self,
+        role: Role,
+        slot: int = 0,
+        state: ServiceState = ServiceState.READY,
+        *,
+        load: Load | None = None,
     ) -> None:
         """A heartbeat, appended now."""
-        load = LaneLoad(
+        lane_load = LaneLoad(
             lane=0,
             epoch=1,
             active=True,
-            load=Load(slots=1, free_us=[0]),
+            load=load or Load(slots=1, free_us=[0]),
             request_us=0,
             control_us=0,
             response_us=0,
         )
-        lanes = (load,) if role is Role.BATCH_FORMER else ()
+        lanes = (lane_load,) if role is Role.BATCH_FORMER else ()
         heartbeat = Heartbeat(role, slot, f"{role}-{slot}", state, lanes=lanes)
         self.fleet.heard(heartbeat, self.clock.now_us())
         self.fleet.refresh()
+        self.admission.heard(heartbeat, self.clock.now_us())
 
     def ask(
         self, *headers: tuple[bytes, bytes], body: bytes = BODY, model: str = "m"

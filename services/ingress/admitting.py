@@ -1,0 +1,119 @@
+"""Whether a request may enter, and into which lane: the door, told what is heard."""
+
+from __future__ import annotations
+
+from headrace.admission import AdmissionSettings, Admitted, Door
+from headrace.domain import Price, Priority, Reason, ServedVersion
+from headrace.wire import Heartbeat, Role, ServiceState
+from services.ingress.refusal import Refusal, refuse
+from services.ingress.routing import HEARD_PATIENT_US, LaneRouter
+
+__all__ = ["Admission"]
+
+PRODUCE_US = 2_000
+"""From a request's head to its append; a former measures the hops after that."""
+INGRESS_HEARD_US = 2_000_000
+LAG_MEMORY = 0.8
+
+_NO_FORMER = "no batch former was heard of lately"
+
+
+class Admission:
+    """One process's admission. ``router`` names the lanes that may be sent to, the
+    door chooses among them by their load."""
+
+    def __init__(self, settings: AdmissionSettings, router: LaneRouter) -> None:
+        self._door = Door(settings)
+        self._router = router
+        self._ingresses: dict[str, int] = {}
+        self._prices: dict[tuple[str, str], tuple[ServedVersion, Price]] = {}
+
+    def heard(self, heartbeat: Heartbeat, now_us: int) -> None:
+        match heartbeat.role:
+            case Role.BATCH_FORMER:
+                for each in heartbeat.lanes:
+                    if each.active:
+                        self._door.heard(
+                            each.lane,
+                            each.load,
+                            request_us=PRODUCE_US + each.request_us,
+                            rest_us=each.control_us + each.response_us,
+                            now_us=now_us,
+                        )
+            case Role.INGRESS if heartbeat.state is ServiceState.READY:
+                self._ingresses[heartbeat.instance] = now_us
+                self._ingresses = {
+                    instance: at_us
+                    for instance, at_us in self._ingresses.items()
+                    if now_us - at_us < INGRESS_HEARD_US
+                }
+                self._door.ingresses = len(self._ingresses)
+            case _:
+                pass
+
+    def loop_turned(self, late_us: int) -> None:
+        """The loop's timer ran ``late_us`` after its time."""
+        remembered = int(self._door.loop_lag_us * LAG_MEMORY)
+        self._door.loop_lag_us = max(late_us, remembered)
+
+    def decide(
+        self,
+        served: ServedVersion,
+        lanes: frozenset[int],
+        priority: Priority,
+        *,
+        limit_us: int,
+        in_flight: int,
+        now_us: int,
+    ) -> int | Refusal:
+        """The lane to send a request to, or why it is refused."""
+        candidates = self._router.candidates(limit_us, lanes)
+        if not candidates:
+            return refuse(Reason.NO_FORMER, _NO_FORMER)
+        verdict = self._door.decide(
+            candidates,
+            self._price(served),
+            priority,
+            limit_us=limit_us,
+            in_flight=in_flight,
+            now_us=now_us,
+        )
+        if isinstance(verdict, Admitted):
+            return verdict.lane
+        if verdict.reason is Reason.NO_CAPACITY and limit_us > HEARD_PATIENT_US:
+            # A worker that restarts is back before the time is over.
+            return candidates[0]
+        return refuse(
+            verdict.reason, verdict.text, retry_after_us=verdict.retry_after_us
+        )
+
+    def sent(
+        self, lane: int, served: ServedVersion, priority: Priority, rows: int
+    ) -> None:
+        self._door.admitted(lane, self._price(served), priority, rows)
+
+    def answered(self, model: str, latency_us: int, in_flight: int) -> None:
+        self._door.answered(model, latency_us, in_flight)
+
+    def _price(self, served: ServedVersion) -> Price:
+        """What the workers announced, for a lane that has not run the version."""
+        key = served.model, served.version
+        known = self._prices.get(key)
+        if known is None or known[0] is not served:
+            price = _announced(served)
+            self._prices[key] = served, price
+            return price
+        return known[1]
+
+
+def _announced(served: ServedVersion) -> Price:
+    runs = sorted(served.run_us.items()) or [(1, 0)]
+    rows, run_us = runs[-1]
+    one_us = runs[0][1]
+    return Price(
+        model=served.model,
+        version=served.version,
+        row_us=run_us // rows,
+        batch_us=run_us,
+        one_us=one_us,
+    )
