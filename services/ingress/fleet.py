@@ -44,6 +44,7 @@ class Fleet:
         self.router = LaneRouter(self._roster)
         self._lane_of_slot: dict[int, int] = {}
         self._resolved: dict[tuple[str, str], Destination] = {}
+        self._parsers: dict[tuple[str, str], tuple[ServedVersion, RequestParser]] = {}
 
     def announced(self, announcement: Announcement) -> None:
         self._catalog.apply(announcement)
@@ -105,9 +106,8 @@ class Fleet:
         lanes = frozenset(
             self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
         )
-        found = self._resolved[model, version] = Destination(
-            served, RequestParser(served), lanes
-        )
+        found = Destination(served, self._parser(served), lanes)
+        self._resolved[model, version] = found
         return found
 
     def versions(self) -> list[VersionInfo]:
@@ -130,6 +130,15 @@ class Fleet:
         if not self._heard_slots(served):
             return _SILENT
         return None
+
+    def _parser(self, served: ServedVersion) -> RequestParser:
+        """Made anew when the version changes, not when somebody is heard: a parser
+        remembers the shapes that it has seen."""
+        key = served.model, served.version
+        known = self._parsers.get(key)
+        if known is None or known[0] != served:
+            known = self._parsers[key] = served, RequestParser(served)
+        return known[1]
 
     def _next_heard(self, highest: ServedVersion) -> tuple[ServedVersion, list[int]]:
         for info in reversed(self._catalog.versions_of(highest.model)):
