@@ -80,13 +80,12 @@ class Demand:
         if not rate:
             return 1
         spare_us = budget_us - hops_us
+
+        def needed_us(rows: int) -> int:
+            return times.bound(rows) + int(rows / rate)
+
         sizes = range(1, times.rows_max + 1)
-        return max(
-            bisect_right(
-                sizes, spare_us, key=lambda rows: times.bound(rows) + rows / rate
-            ),
-            1,
-        )
+        return max(bisect_right(sizes, spare_us, key=needed_us), 1)
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us
