@@ -400,9 +400,7 @@ class Audit:
             text = f"nothing came in {(read_to_us - asked.at_us) / 1000:.0f} ms"
             if life.ran_us is not None:
                 ran_ms = (life.ran_us - asked.at_us) / 1000
-                text += (
-                    f", although a worker said that it answered after {ran_ms:.0f} ms"
-                )
+                text += f", although a worker says that it answered in {ran_ms:.0f} ms"
             self._findings.add(Kind.UNANSWERED, life.asked, text)
 
     def _is_lost(self, asked: Asked) -> bool:
