@@ -3,6 +3,7 @@
 from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
 from headrace.domain import (
     HeldBatch,
+    Joined,
     MemberStatus,
 )
 from tests.delivery.builders import MS, SECOND, a_partition, a_request, a_source
@@ -150,6 +151,18 @@ def test_a_slot_that_is_not_heard_gets_nothing() -> None:
     desk.let_pass(2 * SECOND)
 
     assert send(desk, 0) == []
+
+
+def test_a_slot_that_reports_gets_nothing_before_it_is_heard() -> None:
+    """Its report may have waited in a log that is read late."""
+    desk = a_desk()
+    desk.complete(Joined(0, ""))
+    desk.report(0)
+    assert send(desk, 0) == []
+
+    desk.hear()
+
+    assert len(batches_in(desk.tick())) == 1
 
 
 def test_an_old_twins_heartbeats_do_not_keep_its_successor_alive() -> None:

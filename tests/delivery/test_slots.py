@@ -201,6 +201,8 @@ def test_a_report_of_a_usable_slot_does_not_count_what_is_on_its_way() -> None:
     (batch,) = send(desk, 0)
 
     desk.report(0, held=[], draining=True)
+    assert desk.scheduler.slots[0].held == (batch.dispatch.batch,)
+    assert desk.scheduler.queue == {}
     desk.done(batch)
 
     assert desk.lane.unsettled() == {a_source(0)[:2]: 0}

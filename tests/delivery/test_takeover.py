@@ -260,6 +260,7 @@ def test_a_request_that_is_adopted_after_the_census_does_not_run_twice() -> None
 
     desk.report(0, held=[HeldBatch("theirs", (a_source(0),))])
 
+    assert list(desk.scheduler.queue) == [a_request(1).key]
     (batch,) = batches_in(desk.tick())
     assert [request.id for request in batch.dispatch.requests] == ["r1"]
 

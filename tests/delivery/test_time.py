@@ -19,7 +19,7 @@ from headrace.delivery.events import (
     StatusAdvanced,
     Ticked,
 )
-from headrace.domain import Priority
+from headrace.domain import Joined, Priority
 from tests.delivery.builders import MS, SECOND, a_partition, a_request, a_source
 from tests.delivery.desk import Desk, found
 
@@ -141,6 +141,7 @@ def test_after_a_gap_everything_waits_for_a_confirming_commit(paused: Desk) -> N
     assert commit.wait
     assert len(commit.entries) == len(Priority)
     assert paused.hear() == []
+    assert paused.complete(Joined(0, "")) == []
     assert paused.tell(Ticked()) == []
 
     assert paused.tell(CommitEnded(commit.commit, CommitOutcome.ACCEPTED)) == [

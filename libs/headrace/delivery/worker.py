@@ -239,7 +239,7 @@ class WorkerCore:
         return []
 
     def _refuse(self, event: BatchRead | SyncRead, reason: str) -> list[WorkerDecision]:
-        """Never repeated when it is lost: the former asks again."""
+        # Never repeated when it is lost: the former asks again.
         assert self._incarnation is not None
         batch, k = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
         self._writes += 1
@@ -344,8 +344,6 @@ class WorkerCore:
 
     def _write_ended(self, event: WriteEnded, now_us: int) -> list[WorkerDecision]:
         write = self._written.pop(event.write, None)
-        if event.offset is not None:
-            self._bus_heard_us = now_us
         match write:
             case None:
                 return []  # a refusal
