@@ -109,6 +109,7 @@ class Loop:
         self._terms = 0
         self._now_us = clock.now_us()
         self._retake_at_us = 0
+        self._measure_at_us = 0
         self._publish_at_us = 0
         self._is_leading = False
         self._drain_until_us: int | None = None
@@ -253,8 +254,11 @@ class Loop:
             self._publish()
 
     def _publish(self) -> None:
-        for owned, hops in self._published.refresh(self._lanes, self._now_us):
-            self._acting.tell(owned, hops, self._now_us)
+        if self._now_us >= self._measure_at_us:
+            self._measure_at_us = self._now_us + PUBLISH_US
+            for owned, hops in self._published.measure(self._lanes, self._now_us):
+                self._acting.tell(owned, hops, self._now_us)
+        self._published.refresh(self._lanes, self._now_us)
         if self._published.is_busy:
             self._publish_at_us = self._now_us + PUBLISH_BUSY_US
             self._heartbeat.hasten()

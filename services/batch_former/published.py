@@ -44,6 +44,7 @@ class Published:
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self._lanes: tuple[LaneLoad, ...] = ()
+        self._hops: dict[int, tuple[int, HopsMeasured]] = {}
         self._epochs: dict[int, int] = {}
         self._queued: frozenset[tuple[str, int, str]] = frozenset()
         self._log = get_log()
@@ -55,9 +56,7 @@ class Published:
     @property
     def is_busy(self) -> bool:
         """Whether anything waits or runs in a lane of ours."""
-        return any(
-            load.load.queues or any(load.load.free_us) for load in self._lanes
-        )
+        return any(load.load.queues or any(load.load.free_us) for load in self._lanes)
 
     def heartbeat(self) -> bytes:
         return encode_json(
@@ -79,37 +78,45 @@ class Published:
     def show_clock(self, error_us: int) -> None:
         self._process.log_clock_error.set(error_us / 1e6)
 
-    def refresh(
+    def refresh(self, lanes: Lanes, now_us: int) -> None:
+        """Look at every lane anew, for the next heartbeat."""
+        self._lanes = tuple(self._load(owned, now_us) for owned in lanes.owned.values())
+
+    def measure(
         self, lanes: Lanes, now_us: int
     ) -> list[tuple[OwnedLane, HopsMeasured]]:
-        """Look at every lane anew; the hops that its scheduler should know."""
-        loads = []
-        hops = []
+        """Set the gauges; the hops that each lane's scheduler should know."""
+        measured = []
         for owned in lanes.owned.values():
-            hops.append((owned, self._measuring.hops(owned.lane, now_us)))
-            loads.append(self._load(owned, hops[-1][1], now_us))
-            self._show_lane(owned, loads[-1])
-        self._lanes = tuple(loads)
-        if any(load.active for load in loads):
-            self._health.met("lane")
-        self._show_queues(loads)
-        return hops
+            _, hops = self._measure_hops(owned.lane, now_us)
+            measured.append((owned, hops))
+            self._show_lane(owned, self._load(owned, now_us))
+        self._show_queues()
+        return measured
 
-    def _load(self, owned: OwnedLane, hops: HopsMeasured, now_us: int) -> LaneLoad:
+    def _measure_hops(self, lane: int, now_us: int) -> tuple[int, HopsMeasured]:
+        request_us = self._measuring.request_us(lane, now_us)
+        self._hops[lane] = request_us, self._measuring.hops(lane, now_us)
+        return self._hops[lane]
+
+    def _load(self, owned: OwnedLane, now_us: int) -> LaneLoad:
+        request_us, hops = self._hops.get(owned.lane) or self._measure_hops(
+            owned.lane, now_us
+        )
         return LaneLoad(
             lane=owned.lane,
             epoch=owned.core.epoch,
             active=owned.core.state is LaneState.ACTIVE,
             load=owned.scheduler.load(now_us),
-            request_us=self._measuring.request_us(owned.lane, now_us),
+            request_us=request_us,
             control_us=hops.control_us,
             response_us=hops.response_us,
         )
 
-    def _show_queues(self, loads: list[LaneLoad]) -> None:
+    def _show_queues(self) -> None:
         requests = Counter[tuple[str, int, str]]()
         oldest_us = dict.fromkeys(self._queued, 0)
-        for load in loads:
+        for load in self._lanes:
             for queue in load.load.queues:
                 labels = queue.model, load.lane, queue.priority.name.lower()
                 requests[labels] += queue.requests
@@ -130,6 +137,7 @@ class Published:
         metrics.hops.labels(lane, "control").set(load.control_us / 1e6)
         metrics.hops.labels(lane, "response").set(load.response_us / 1e6)
         if load.active and self._epochs.get(lane) != load.epoch:
+            self._health.met("lane")
             self._epochs[lane] = load.epoch
             metrics.takeovers.labels(lane).inc()
             metrics.epoch.labels(lane).set(load.epoch)

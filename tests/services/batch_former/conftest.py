@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.services.batch_former.pool import Former, Pool, Worker
+from tests.services.batch_former.hands import Former, Worker
+from tests.services.batch_former.pool import Pool
 
 
 @pytest.fixture

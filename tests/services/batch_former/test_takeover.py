@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.lifecycle import ExitCode
-from tests.services.batch_former.pool import Former, Pool, Worker, until
+from tests.services.batch_former.hands import Former, Worker
+from tests.services.batch_former.pool import Pool, until
 
 pytestmark = pytest.mark.kafka
 
