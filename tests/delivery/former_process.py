@@ -246,6 +246,26 @@ class FormerProcess(Process):
                 self._write_all(write, [(COMPLETIONS, stale)])
             case Commit():
                 self._commit(decision)
+            case DropLane():
+                self._drop()
+            case Rejoin():
+                self._rejoin_soon()
+            case Alarm(event=event):
+                self.world.alarms.append(event)
+            case _:
+                self._change_reading(decision)
+
+    def _change_reading(
+        self,
+        decision: FetchPositions
+        | ReadRequests
+        | ReadCompletions
+        | ReadToEnds
+        | StopReading
+        | PausePartition
+        | ResumePartition,
+    ) -> None:
+        match decision:
             case FetchPositions():
                 self._fetch(decision)
             case ReadRequests(positions=positions):
@@ -265,12 +285,6 @@ class FormerProcess(Process):
             case ResumePartition(topic=topic, partition=number):
                 self._paused.discard((topic, number))
                 self._poll((topic, number))
-            case DropLane():
-                self._drop()
-            case Rejoin():
-                self._rejoin_soon()
-            case Alarm(event=event):
-                self.world.alarms.append(event)
             case _:
                 assert_never(decision)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.delivery import CommitMetadata
 from headrace.domain import (
@@ -11,6 +11,7 @@ from headrace.domain import (
     Done,
     MemberStatus,
     Reason,
+    Source,
     StaleWritten,
     Terminal,
 )
@@ -102,8 +103,8 @@ class History:
         """D13: a former decided to write under ``epoch``."""
         assert epoch in self._confirmed[process], f"epoch {epoch} is not confirmed"
 
-    def _ask_at(self, source: Any) -> Ask:
-        return self.asked[source[:2]][source[2]]
+    def _ask_at(self, source: Source) -> Ask:
+        return self.asked[source.topic, source.partition][source.offset]
 
     def _end(self, each: str, what: str) -> None:
         self.visible.setdefault(each, what)

@@ -47,9 +47,9 @@ def test_done_waits_until_every_reply_is_acked() -> None:
 
     assert bench.ran("b") == [WriteReplies("b", (0, 1, 2))]
     assert bench.replied("b", (0, 2)) == []
-    (done,) = bench.replied("b", (1,))
+    (done,) = found(bench.replied("b", (1,)), WriteDone)
 
-    assert done == WriteDone(done.write, JOIN, "b", ALL_OK)  # type: ignore[union-attr]
+    assert done == WriteDone(done.write, JOIN, "b", ALL_OK)
 
 
 def test_a_reply_that_failed_is_reported_unacked() -> None:
@@ -89,9 +89,9 @@ def test_a_batch_without_a_success_is_done_at_once() -> None:
     bench = Bench()
     bench.batch("b", members=2)
 
-    (done,) = bench.ran("b", (RETRY,))
+    (done,) = found(bench.ran("b", (RETRY,)), WriteDone)
 
-    assert done == WriteDone(done.write, JOIN, "b", (RETRY,))  # type: ignore[union-attr]
+    assert done == WriteDone(done.write, JOIN, "b", (RETRY,))
 
 
 def test_successes_beside_a_failure_are_written() -> None:

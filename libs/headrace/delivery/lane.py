@@ -3,7 +3,7 @@
 A lane is told what was read from the log and how its own writes ended, and says what
 to write next. It holds the ownership (claim, confirming commits, the scan of a
 takeover, leaving); what an owner does meanwhile is its ``work``. T1 to T9, D4 and D5
-are the protocol's numbers (ARCHITECTURE.md).
+are the protocol's numbers (README.md beside this file).
 """
 
 from __future__ import annotations

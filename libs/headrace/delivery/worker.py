@@ -3,7 +3,7 @@
 The core knows nothing of models, tensors or threads. It takes or refuses what lies in
 the slot's partition, lets one batch run at a time in the order of the log, and says
 ``done`` only when every member's reply is acked or has failed. The rules W1 to W7 that
-the methods name are those of the delivery protocol (ARCHITECTURE.md).
+the methods name are those of the delivery protocol (README.md beside this file).
 """
 
 from __future__ import annotations
