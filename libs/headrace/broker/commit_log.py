@@ -32,11 +32,13 @@ class GroupCommit(NamedTuple):
 
 
 def commits_partition(group: str, partitions: int) -> int:
-    """Where the coordinator keeps ``group``: Java's hash of the name, made positive."""
+    """Where the coordinator keeps ``group``: the absolute value of Java's hash of its
+    name, which for the one int without an absolute value is 0."""
     code = 0
-    for unit in struct.unpack(f">{len(group)}H", group.encode("utf-16-be")):
+    for (unit,) in struct.iter_unpack(">H", group.encode("utf-16-be")):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partitions
+    signed = code - (1 << 32) if code >> 31 else code
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
 
 
 def decode_commit(record: Record) -> GroupCommit | None:
@@ -63,7 +65,8 @@ def decode_commit(record: Record) -> GroupCommit | None:
         metadata, _ = read(record.value, at)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise UndecodableRecord(f"not a commit: {error}") from error
-    return GroupCommit(group, topic, partition, offset, metadata)
+    # confluent-kafka sends the zero that ends a C string along with it.
+    return GroupCommit(group, topic, partition, offset, metadata.rstrip("\0"))
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:
