@@ -33,6 +33,7 @@ from headrace.telemetry import LogEvent, get_log
 from headrace.wire.topics import PRIORITIES, Topics
 from services.batch_former.consuming import Consuming
 from services.batch_former.lanes import Lanes, OwnedLane, Route
+from services.batch_former.measuring import Measuring
 from services.batch_former.ownership import Ownership
 from services.batch_former.writing import Writing
 
@@ -53,6 +54,7 @@ class Acting:
         completions: Consuming,
         ownership: Ownership,
         writing: Writing,
+        measuring: Measuring,
         admin: Admin,
     ) -> None:
         self._topics = topics
@@ -61,6 +63,7 @@ class Acting:
         self._completions = completions
         self._ownership = ownership
         self._writing = writing
+        self._measuring = measuring
         self._admin = admin
         self._log = get_log()
         self.rejoins = False
@@ -92,6 +95,7 @@ class Acting:
             case Commit():
                 self._ownership.commit(owned.lane, owned.term, decision)
             case Alarm(event=event, facts=facts):
+                self._measuring.alarmed(owned.lane, event)
                 # A name of the log's list, by the decision's own promise.
                 self._log.warning(cast(LogEvent, event), lane=owned.lane, **facts)
             case Rejoin():
@@ -201,6 +205,7 @@ class Acting:
         if owned.completions_change:
             self._stop(owned, None)
         del self._lanes.owned[owned.lane]
+        self._log.info("lane.dropped", lane=owned.lane)
         self._ownership.let_go(owned.lane)
 
     def _reader(self, partition: int) -> Consuming:

@@ -124,6 +124,8 @@ class Loop:
         while not self._is_drained():
             messages = self._inbox.take(wait_us / 1e6)
             wait_us = self._turn(messages, wait_us, drain_asked=drain.is_set())
+        self._published.refresh(self._lanes, self._now_us)
+        self._log.info("drain.ended", lanes=len(self._lanes.owned))
 
     def _turn(
         self, messages: Iterable[Message], waited_us: int, *, drain_asked: bool
@@ -138,6 +140,8 @@ class Loop:
         if drain_asked and self._drain_until_us is None:
             self._drain_until_us = self._now_us + DRAIN_US_MAX
             self._log.info("drain.started", lanes=len(self._lanes.owned))
+            self._published.drain()
+            self._heartbeat.hasten()
             self._acting.tell_all(DrainRequested(), self._now_us)
         for message in messages:
             self._take_in(message)

@@ -109,6 +109,7 @@ def serve(settings: FormerSettings, slot: int, asked: threading.Event) -> ExitCo
         get_log().critical("topic.missing", code=error.code, text=str(error))
         return ExitCode.LOG_UNAVAILABLE
     former = _Former(settings, slot, admin)
+    get_log().info("process.started", pid=os.getpid())
     try:
         former.run(asked)
     except Fenced:
@@ -117,6 +118,7 @@ def serve(settings: FormerSettings, slot: int, asked: threading.Event) -> ExitCo
     except BusError as error:
         get_log().critical("process.failed", code=error.code, text=str(error))
         return ExitCode.LOG_UNAVAILABLE
+    get_log().info("process.stopped")
     return ExitCode.OK
 
 
@@ -276,6 +278,7 @@ class _Former:
             completions=self._completions,
             ownership=self._ownership,
             writing=writing,
+            measuring=self._measuring,
             admin=admin,
         )
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from headrace.delivery.decisions import WriteBatch
 from headrace.domain import DeadLetter, Done, HopsMeasured, Terminal
-from headrace.telemetry import FormerMetrics, ProcessMetrics, get_log
+from headrace.telemetry import FormerMetrics, LogEvent, ProcessMetrics, get_log
 from headrace.wire import Topics
 
 __all__ = ["Measuring"]
 
+LEASE_LAPSED: LogEvent = "lease.lapsed"
 SENT_KEPT_MAX = 10_000
 """Batches remembered until their done; beyond, the oldest is no longer measured."""
 HOPS_KEPT = 256
@@ -128,6 +129,10 @@ class Measuring:
         waits = self._waits.get(lane, ())
         lately = [wait.wait_us for wait in waits if wait.at_us > now_us - HOPS_US]
         return _high(lately) if lately else 0
+
+    def alarmed(self, lane: int, event: str) -> None:
+        if event == LEASE_LAPSED:
+            self._metrics.lapsed_leases.labels(lane).inc()
 
     def refused(self, terminals: Iterable[Terminal]) -> None:
         counts = Counter(

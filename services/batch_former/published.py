@@ -78,6 +78,10 @@ class Published:
     def show_clock(self, error_us: int) -> None:
         self._process.log_clock_error.set(error_us / 1e6)
 
+    def drain(self) -> None:
+        """Say from the next heartbeat on that nothing new should come here."""
+        self._health.drain()
+
     def refresh(self, lanes: Lanes, now_us: int) -> None:
         """Look at every lane anew, for the next heartbeat."""
         self._lanes = tuple(self._load(owned, now_us) for owned in lanes.owned.values())
@@ -137,7 +141,9 @@ class Published:
         metrics.hops.labels(lane, "control").set(load.control_us / 1e6)
         metrics.hops.labels(lane, "response").set(load.response_us / 1e6)
         if load.active and self._epochs.get(lane) != load.epoch:
-            self._health.met("lane")
+            if not self._epochs:
+                self._health.met("lane")
+                self._log.info("process.ready")
             self._epochs[lane] = load.epoch
             metrics.takeovers.labels(lane).inc()
             metrics.epoch.labels(lane).set(load.epoch)

@@ -211,11 +211,6 @@ class FormerMetrics:
             "model",
             "reason",
         )
-        self.duplicates = made.counter(
-            "headrace_duplicate_requests",
-            "Records of a request that was queued already",
-            "model",
-        )
 
     def _make_of_lanes(self, made: _Maker) -> None:
         self.unsettled = made.gauge(
@@ -244,11 +239,6 @@ class FormerMetrics:
             "start), response (run's end to reply)",
             "lane",
             "hop",
-        )
-        self.credits_free = made.gauge(
-            "headrace_credits_free",
-            "Batches that the lane's workers could take now",
-            "lane",
         )
 
 

@@ -232,13 +232,20 @@ class Reading:
         self, connection: KafkaConnection, partitions: Sequence[TopicPartition]
     ) -> None:
         self._reader = KafkaReader(connection)
-        starts = {one: log_range(self._reader, one).start for one in partitions}
-        self._reader.assign(starts)
+        ranges = {one: log_range(self._reader, one) for one in partitions}
+        self._count = sum(one.end - one.start for one in ranges.values())
+        self._reader.assign({one: found.start for one, found in ranges.items()})
         self.records: list[Record] = []
 
     def look(self) -> list[Record]:
         self.records += self._reader.read(1000, 0.05)
         return self.records
+
+    def whole(self) -> list[Record]:
+        """All that was there when reading began."""
+        return until(
+            "the end", lambda: self._count <= len(self.look()) and self.records
+        )
 
     def answers(self) -> dict[str, Answer]:
         """By id, from a replies partition; the first one counts."""

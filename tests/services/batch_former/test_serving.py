@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.domain import MemberStatus, ModelState, Priority, QueueLoad, Reason
-from headrace.wire import Heartbeat, Role, decode_json
+from headrace.wire import Heartbeat, Role, ServiceState, decode_json
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
 from tests.services.batch_former.hands import Former, Worker
@@ -160,10 +160,14 @@ def queued(pool: Pool) -> set[Priority]:
 
 def queues(pool: Pool) -> list[QueueLoad]:
     """What the newest heartbeat of a former says of its queues."""
-    status = pool.reading(pool.topics.status)
-    beats = [decode_json(Heartbeat, record) for record in status.look()]
-    formers = [beat for beat in beats if beat.role is Role.BATCH_FORMER]
-    return [queue for lane in formers[-1].lanes for queue in lane.load.queues]
+    return [queue for lane in beats(pool)[-1].lanes for queue in lane.load.queues]
+
+
+def beats(pool: Pool) -> list[Heartbeat]:
+    """All heartbeats of formers so far."""
+    records = pool.reading(pool.topics.status).whole()
+    found = [decode_json(Heartbeat, record) for record in records]
+    return [beat for beat in found if beat.role is Role.BATCH_FORMER]
 
 
 def test_an_unloading_version_still_gets_what_is_queued(
@@ -326,6 +330,8 @@ def test_it_drains_on_sigterm_and_says_how_it_is(
     assert 'headrace_lane_takeovers_total{lane="0"} 1.0' in metrics
     assert code == 0
     assert pool.depth().committed == 5
+    last = beats(pool)[-1]
+    assert (last.state, last.lanes) == (ServiceState.DRAINING, ())
 
 
 def get(url: str) -> str:
