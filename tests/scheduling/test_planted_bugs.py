@@ -87,7 +87,7 @@ BUGS = [
     Bug(
         "nobody looks at deadlines while no worker is free",
         "backlog.py",
-        "heappush(self._misses, (at_us, priority, line.queue.key))",
+        "heappush(self._misses, (at_us, head.seq, priority, line.queue.key))",
         "pass",
     ),
     Bug(

@@ -78,7 +78,7 @@ class Backlog:
         self._lines: dict[QueueKey, Line] = {}
         self._waiting: dict[str, tuple[Line, Entry]] = {}
         self._counts: dict[tuple[QueueKey, str], int] = {}
-        self._misses: list[tuple[int, int, QueueKey]] = []
+        self._misses: list[tuple[int, int, int, QueueKey]] = []
         self._seq = 0
 
     def __len__(self) -> int:
@@ -173,13 +173,23 @@ class Backlog:
     def missing(self, now_us: int) -> Iterator[tuple[Line, int]]:
         """Lines and priorities whose head may have become hopeless by now."""
         while self._misses and self._misses[0][0] < now_us:
-            _, priority, key = heappop(self._misses)
+            _, _, priority, key = heappop(self._misses)
             line = self._lines.get(key)
             if line is not None and line.queue.bands[priority]:
                 yield line, priority
 
     def next_miss_us(self) -> int | None:
-        return self._misses[0][0] + 1 if self._misses else None
+        """When a head becomes hopeless; heads that are gone are forgotten."""
+        misses = self._misses
+        while misses:
+            at_us, seq, priority, key = misses[0]
+            line = self._lines.get(key)
+            if line is not None:
+                band = line.queue.bands[priority]
+                if band and band.head.seq == seq:
+                    return at_us + 1
+            heappop(misses)
+        return None
 
     def load(self, now_us: int) -> tuple[list[QueueLoad], list[Price]]:
         """What waits per model version and priority, and what a row costs, of the
@@ -290,7 +300,7 @@ class Backlog:
         head = line.head(priority)
         if head.deadline_us != NEVER_US:
             at_us = self.last_start_us(line, head) - self.control_us
-            heappush(self._misses, (at_us, priority, line.queue.key))
+            heappush(self._misses, (at_us, head.seq, priority, line.queue.key))
 
 
 def _added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:

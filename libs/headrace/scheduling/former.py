@@ -21,6 +21,7 @@ from headrace.domain import (
     Reason,
     Refuse,
     ReleaseReason,
+    Request,
     SchedulerDecision,
     SlotChanged,
     Ticked,
@@ -82,8 +83,8 @@ class BatchFormer:
     def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
         match event:
             case Arrived(request=request):
-                if request.key not in self._refused:
-                    self._note(self._backlog.add(request, now_us))
+                self._arrive(request, now_us)
+                return []
             case Ticked():
                 return self._decide(now_us)
             case SlotChanged():
@@ -94,7 +95,8 @@ class BatchFormer:
                 self._backlog.withdraw(key)
                 self._refused.pop(key, None)
             case VersionChanged(served=served):
-                self._note(*self._backlog.change_version(served))
+                for refuse in self._backlog.change_version(served):
+                    self._refused[refuse.request.key] = refuse
             case HopsMeasured(control_us=control_us, response_us=response_us):
                 self._backlog.control_us = control_us
                 self._backlog.response_us = response_us
@@ -121,11 +123,19 @@ class BatchFormer:
             prices=prices,
         )
 
-    def _note(self, *refused: Refuse | None) -> None:
-        """Keep what was refused on arrival for the next tick."""
-        for refuse in refused:
-            if refuse is not None:
-                self._refused[refuse.request.key] = refuse
+    def _arrive(self, request: Request, now_us: int) -> None:
+        if request.key in self._refused:
+            return
+        refused = self._backlog.add(request, now_us)
+        if refused is not None:
+            self._refused[request.key] = refused
+        if refused is not None or self._slots.is_any_open:
+            self._wakeup_us = now_us
+            return
+        # Nothing leaves before a slot opens, so a tick now would change nothing.
+        at_us = self._next_wakeup_us()
+        if self._wakeup_us is None or (at_us is not None and at_us < self._wakeup_us):
+            self._wakeup_us = at_us
 
     def _decide(self, now_us: int) -> list[SchedulerDecision]:
         decisions: list[SchedulerDecision] = list(self._refused.values())
@@ -394,16 +404,11 @@ class BatchFormer:
     def _next_wakeup_us(self) -> int | None:
         if not len(self._backlog):
             return None
-        instants = [
-            at_us
-            for at_us in (
-                self._backlog.next_miss_us(),
-                self._slots.next_opening_us(),
-                self._sendable_at_us,
-            )
-            if at_us is not None
-        ]
-        return min(instants, default=None)
+        soonest_us = self._backlog.next_miss_us()
+        for at_us in (self._slots.next_opening_us(), self._sendable_at_us):
+            if at_us is not None and (soonest_us is None or at_us < soonest_us):
+                soonest_us = at_us
+        return soonest_us
 
     def _change_slot(self, event: SlotChanged, now_us: int) -> None:
         slot = self._slots.get(event.slot)

@@ -107,6 +107,11 @@ class Slots:
         while self._opening and self._opening[0][0] <= now_us:
             _, number = heappop(self._opening)
             self.changed(self._slots[number], now_us=now_us, ahead_us=ahead_us)
+        return self.is_any_open
+
+    @property
+    def is_any_open(self) -> bool:
+        """Whether some slot could be sent to when last looked at."""
         return bool(self._idle or self._ahead)
 
     def open(self) -> Iterator[Slot]:
