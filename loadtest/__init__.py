@@ -1,0 +1,1 @@
+"""Load tests of a running platform; see README.md beside this file."""
