@@ -19,7 +19,7 @@ from headrace.broker.reader import (
     reader_config,
     record_of,
 )
-from headrace.errors import BusTimeout
+from headrace.errors import BusError, BusTimeout
 
 __all__ = ["Extent", "History", "records_at"]
 
@@ -31,6 +31,15 @@ waits for the others."""
 
 _SILENT_S_MAX: Final = 30.0
 _RECORD_S_MAX: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.05
+_LEADER_MOVES: Final = frozenset(
+    {
+        "NOT_LEADER_FOR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION",
+    }
+)
 
 
 class Extent(NamedTuple):
@@ -106,9 +115,9 @@ class History:
         )
         try:
             self.extents = self._extents(is_wanted, since_us, timeout_s)
-        except KafkaException as error:
+        except BusError:
             self._client.close()
-            raise bus_error(error_of(error), "look up the log") from error
+            raise
         self._places = {
             one: _Place(extent.end, since_us)
             for one, extent in self.extents.items()
@@ -160,7 +169,10 @@ class History:
         since_us: int,
         timeout_s: float,
     ) -> dict[TopicPartition, Extent]:
-        topics = self._client.list_topics(timeout=timeout_s).topics
+        try:
+            topics = self._client.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            raise bus_error(error_of(error), "look up the log") from error
         wanted = [
             one
             for name in sorted(topics)
@@ -183,15 +195,23 @@ class History:
     ) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        answers = self._client.offsets_for_times(
-            [at(one, time_ms) for one in partitions], timeout_s
-        )
-        found = {}
-        for answer in answers:
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-            found[TopicPartition(answer.topic, answer.partition)] = answer.offset
-        return found
+        wanted = [at(one, time_ms) for one in partitions]
+        until_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                answers = self._client.offsets_for_times(wanted, timeout_s)
+                error = next((each.error for each in answers if each.error), None)
+            except KafkaException as exception:
+                answers, error = [], error_of(exception)
+            if error is None:
+                return {
+                    TopicPartition(each.topic, each.partition): each.offset
+                    for each in answers
+                }
+            # Leaders move, and those of new topics are elected.
+            if error.name() not in _LEADER_MOVES or time.monotonic() > until_s:
+                raise bus_error(error, "look up the log")
+            time.sleep(_LOOK_AGAIN_S)
 
     def _returned(self, message: confluent_kafka.Message) -> Record | None:
         """The record, if it is one and lies before the end."""
