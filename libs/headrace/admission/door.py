@@ -52,8 +52,8 @@ class _Lane:
         self.slots = 0
         self.heard_us = -1
         self.hops_us = 0
-        self.sent_us = [0.0] * len(Priority)
-        self._ahead_us = [0] * len(Priority)
+        self._ahead_us = [0.0] * len(Priority)
+        """Before a request of each priority, what was sent since included."""
         self._free_us = [0]
         self._reach_us = [0.0]
         self._prices: dict[tuple[str, str], Price] = {}
@@ -62,9 +62,8 @@ class _Lane:
         self.slots = load.slots
         self.heard_us = now_us
         self.hops_us = hops_us
-        self.sent_us = [0.0] * len(Priority)
         self._prices = {(each.model, each.version): each for each in load.prices}
-        ahead_us = 0
+        ahead_us = 0.0
         for priority in Priority:
             ahead_us += sum(
                 queue.backlog_us for queue in load.queues if queue.priority == priority
@@ -81,11 +80,14 @@ class _Lane:
     def price(self, announced: Price) -> Price:
         return self._prices.get((announced.model, announced.version), announced)
 
-    def waits_us(self, priority: Priority, ingresses: int, now_us: int) -> int:
+    def send(self, priority: Priority, device_us: int) -> None:
+        for later in range(priority, len(Priority)):
+            self._ahead_us[later] += device_us
+
+    def waits_us(self, priority: Priority, now_us: int) -> int:
         """Until the slots have done all that is ahead: each begins when it is free,
         so ``_reach_us`` of work is done when the next one joins."""
-        sent_us = sum(self.sent_us[: priority + 1])
-        ahead_us = self._ahead_us[priority] + sent_us * ingresses
+        ahead_us = self._ahead_us[priority]
         working = bisect_right(self._reach_us, ahead_us)
         share = self.slots * working / len(self._free_us)
         left_us = (ahead_us - self._reach_us[working - 1]) / share
@@ -157,7 +159,8 @@ class Door:
         """A request was sent into ``lane``: what comes after it waits for it."""
         known = self._lanes.get(lane)
         if known is not None:
-            known.sent_us[priority] += rows * known.price(price).row_us
+            sent_us = rows * known.price(price).row_us
+            known.send(priority, sent_us * self.ingresses)
 
     def answered(self, model: str, latency_us: int, in_flight: int) -> None:
         self._gradient(model).answered(latency_us, in_flight)
@@ -165,7 +168,7 @@ class Door:
     def _predict(
         self, known: _Lane, price: Price, priority: Priority, now_us: int
     ) -> _Prediction:
-        waits_us = known.waits_us(priority, self.ingresses, now_us)
+        waits_us = known.waits_us(priority, now_us)
         return _Prediction(waits_us, known.hops_us, known.price(price))
 
     def _compare(

@@ -133,9 +133,12 @@ class BatchFormer:
             self._wakeup_us = now_us
             return
         # Nothing leaves before a slot opens, so a tick now would change nothing.
-        at_us = self._next_wakeup_us()
-        if self._wakeup_us is None or (at_us is not None and at_us < self._wakeup_us):
-            self._wakeup_us = at_us
+        if self._wakeup_us is None:
+            self._wakeup_us = self._next_wakeup_us()
+            return
+        miss_us = self._backlog.next_miss_us()
+        if miss_us is not None and miss_us < self._wakeup_us:
+            self._wakeup_us = miss_us
 
     def _decide(self, now_us: int) -> list[SchedulerDecision]:
         decisions: list[SchedulerDecision] = list(self._refused.values())

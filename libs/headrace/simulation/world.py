@@ -181,9 +181,10 @@ class World:
                 lane.scheduler.handle(VersionChanged(served), 0)
         for worker in self._workers:
             self._tell(worker)
-        if self._doors:
-            for lane in self._lanes:
-                self._publish(lane)
+        for lane in self._lanes:
+            if self._doors and isinstance(lane.scheduler, BatchFormer):
+                self._hear(lane, lane.scheduler.load(0))
+                self._at(PUBLISH_US, self._publish, lane, lane.scheduler)
         for loss in pool.losses:
             self._at(int(loss.at_s * SECOND_US), self._lose, loss)
         place = 0
@@ -298,15 +299,13 @@ class World:
                 self._refuse(decision)
         self._wake(lane)
 
-    def _publish(self, lane: _Lane) -> None:
-        if not isinstance(lane.scheduler, BatchFormer):
-            return
-        load = lane.scheduler.load(self._now_us)
+    def _publish(self, lane: _Lane, former: BatchFormer) -> None:
+        load = former.load(self._now_us)
         self._at(self._now_us + self._pool.request_us, self._hear, lane, load)
         is_idle = not load.queues and not any(load.free_us)
         next_us = self._now_us + (PUBLISH_IDLE_US if is_idle else PUBLISH_US)
         if next_us < self._results.seconds * SECOND_US:
-            self._at(next_us, self._publish, lane)
+            self._at(next_us, self._publish, lane, former)
 
     def _hear(self, lane: _Lane, load: Load) -> None:
         pool = self._pool
