@@ -263,6 +263,19 @@ def test_a_reader_that_fell_behind_retention_goes_on_at_the_logs_start() -> None
     assert desk.watermark()[0] == 6
 
 
+def test_what_was_done_in_a_gap_does_not_hold_c_back() -> None:
+    desk = a_desk()
+    desk.done_elsewhere(a_source(2))
+    desk.tell(ReadingLost(*STANDARD, log_start=6, log_end=9))
+    desk.done_elsewhere(a_source(3))
+    (letters,) = desk.all(WriteDeadLetters)
+    desk.ended(letters.write)
+    desk.tell(CompletionsAt(90))
+    tick(desk)
+
+    assert desk.watermark() == (6, CommitMetadata(desk.lane.epoch, completions=90))
+
+
 def test_a_log_replaced_under_its_reader_is_read_from_its_end() -> None:
     desk = a_desk(cap=1)
     (batch,) = send(desk, 0)
@@ -303,7 +316,8 @@ def test_w_and_c_are_what_their_definition_says(
             known[offset] = done
             log.settle(offset, done)
     for next_offset in range(read):
-        log.read(next_offset)
+        if log.read(next_offset):
+            log.entries[next_offset] = "entry"
 
     unsettled = [offset for offset in range(read) if offset not in known]
     watermark = min(unsettled, default=read)

@@ -35,7 +35,7 @@ HEALED_US = 90 * SECOND
 
 
 class World:
-    """One lane, ``formers`` former instances, ``slots`` worker slots."""
+    """One lane, two or three formers, up to three worker slots."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class World:
     # -- life
 
     def start(self, asks: int) -> None:
-        for instance in range(2):
+        for instance in range(self.random.randint(2, 3)):
             self.formers.append(self._start_former(instance))
         for slot in range(self.slots):
             self.workers.append(WorkerProcess(self, slot, ""))

@@ -74,6 +74,11 @@ class PartitionLog(Generic[Entry]):
         """Records from ``first`` on are gone from the log, unread. ``first`` stands for
         all of them until it is settled; the reader goes on at ``log_start``."""
         self._open.append(first)
+        self._settled = {
+            offset: done
+            for offset, done in self._settled.items()
+            if offset < first or offset >= log_start
+        }
         self.start = min(self.start, first)
         self.position = log_start
 
@@ -91,9 +96,8 @@ class PartitionLog(Generic[Entry]):
         """The request at ``offset`` has its evidence; ``done_offset``: where in the
         lane's completions that stands, None where it stands elsewhere. The offset may
         lie ahead of the reader."""
-        if offset < self.watermark:
-            return
-        self.entries.pop(offset, None)
+        if offset < self.position and self.entries.pop(offset, None) is None:
+            return  # settled before
         self._settled[offset] = done_offset
         while self._open and self._open[0] in self._settled:
             del self._settled[self._open.popleft()]
