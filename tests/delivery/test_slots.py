@@ -2,6 +2,7 @@
 
 from headrace.delivery import LaneLimits
 from headrace.delivery.decisions import WriteBatch, WriteSync
+from headrace.delivery.events import GapNoticed
 from headrace.domain import (
     BatchEnded,
     HeldBatch,
@@ -214,6 +215,20 @@ def test_a_draining_slot_gets_nothing_more() -> None:
     desk.report(0, draining=True)
 
     assert [batch.dispatch.slot for batch in send(desk, 0, 1)] == [1]
+
+
+def test_an_answer_to_the_last_question_does_not_answer_the_one_that_waits() -> None:
+    """The batch was sent after the worker had said what it holds."""
+    desk = a_desk()
+    (batch,) = send(desk, 0)
+    desk.accepts_commits = False
+    desk.tell(GapNoticed())
+    desk.ended(batch.write, None)
+
+    desk.report(0, k=1, held=[], draining=True)
+
+    assert desk.scheduler.slots[0].held == (batch.dispatch.batch,)
+    assert desk.scheduler.queue == {}
 
 
 def test_a_batch_that_a_report_does_not_name_is_tried_again() -> None:

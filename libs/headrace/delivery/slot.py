@@ -36,7 +36,7 @@ class Slot:
         self.incarnation = UNKNOWN
         self.is_usable = False
         self.must_ask = False
-        """A sync is to be written."""
+        """The sync ``k`` is still to be written."""
 
         self.k = 0
         self.asked_at_us = 0

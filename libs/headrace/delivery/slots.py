@@ -90,7 +90,6 @@ class Slots:
         # its way to a usable slot is in no report, so that one is not counted.
         if not slot.is_usable:
             slot.is_usable = True
-            slot.must_ask = False
             self._count(slot, report.held, now_us)
 
     def done(self, done: Done, offset: int, now_us: int) -> None:
@@ -138,17 +137,19 @@ class Slots:
             self.ask(slot, now_us)
 
     def ask(self, slot: Slot, now_us: int) -> None:
-        """ASKED: nothing is sent to the slot until it has answered a new sync."""
+        """ASKED: nothing is sent to the slot until it has answered a new sync. Answers
+        to earlier ones count no more from here on, also while the new one waits."""
         slot.is_usable = False
-        slot.must_ask = not slot.has_left
         slot.asked_at_us = now_us
+        if not slot.must_ask:
+            slot.k += 1
+            slot.must_ask = not slot.has_left
 
     def flush(self, epoch: int, now_us: int) -> None:
         """Write the syncs that are due."""
         for slot in self._slots.values():
             if slot.must_ask:
                 slot.must_ask = False
-                slot.k += 1
                 slot.asked_at_us = now_us
                 number = self._out.number()
                 self._syncs[number] = (slot, slot.k)
