@@ -9,10 +9,10 @@ UV_SHA256 := d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready
-SOURCES := libs schemas services tests
+SOURCES := libs loadtest schemas services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format up down schemas lock
+.PHONY: help setup demo test check format up down bench schemas lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ up: $(READY) ## start Kafka and the services (ARGS="--models DIR ...")
 
 down: $(READY) ## stop what `make up` started
 	@$(BIN)/headrace down $(ARGS)
+
+bench: $(READY) ## load tests, against the kept baselines (ARGS="overload --only 2x")
+	@$(BIN)/python -m loadtest $(ARGS)
 
 schemas: $(READY) ## write the generated files of schemas/ and headrace.wire anew
 	@$(BIN)/python schemas/generate.py

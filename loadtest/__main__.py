@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from headrace.errors import HeadraceError
 from loadtest.bench import Bench
 from loadtest.report import print_report, write_report
 from loadtest.scenario import SCENARIOS, read_scenario
-from loadtest.sending import generator
+from loadtest.sending import generator_command
 from loadtest.summary import judge, read_baseline, summarise, write_baseline
 
-_OUT = Path(".headrace/loadtest")
 _USAGE = 2
+_WIDTH = 200
 
 
-def bench(
-    *scenarios: str,
-    only: str = "",
-    rounds: int = 1,
-    generator_kind: str = "auto",
-    foreign_max: float = 0.25,
-    attempts: int = 2,
-    out: Path = _OUT,
-    keep: bool = False,  # noqa: FBT001, FBT002 - an option of a command
-) -> int:
-    """Run load tests; the exit status is 1 if a target is missed.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How scenarios are run.
 
     Parameters
     ----------
-    scenarios
-        Names in loadtest/scenarios or paths of files [default: all of them]
     only
         Only the runs whose name contains this.
     rounds
         Each run so often; medians are shown, with the least and the most.
-    generator_kind
+    generator
         c, python, or auto: c where there is a compiler.
     foreign_max
         A run beside which others used more cores than this is tried again.
@@ -50,36 +44,56 @@ def bench(
     keep
         Make what was measured the baseline.
     """
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    using = generator(generator_kind, out)
-    console.print(f"generator: {using[0]}")
-    missed = 0
-    for name in scenarios or sorted(file.stem for file in SCENARIOS.glob("*.toml")):
-        scenario = read_scenario(name)
-        stem = Path(name).stem
-        test = Bench(
-            scenario,
-            using,
-            foreign_max=foreign_max,
-            attempts=attempts,
-            say=lambda text, stem=stem: console.print(f"{stem}: {text}", style="dim"),
-        )
-        summaries = summarise(list(test.run(only, rounds)))
-        if not summaries:
-            continue
-        judged = judge(scenario, summaries)
-        baseline = read_baseline(stem)
-        print_report(scenario.title, summaries, judged, baseline, console)
-        page = write_report(out, stem, scenario.title, summaries, judged)
-        console.print(f"report: {page}")
-        if keep:
-            write_baseline(stem, summaries)
-        missed += sum(not each.met for each in judged)
+
+    only: str = ""
+    rounds: int = 1
+    generator: str = "auto"
+    foreign_max: float = 0.25
+    attempts: int = 2
+    out: Path = Path(".headrace/loadtest")
+    keep: Annotated[bool, Parameter(negative=())] = False
+
+
+def bench(*scenarios: str, options: Options = Options()) -> int:
+    """Run load tests; the exit status is 1 if a target is missed.
+
+    Parameters
+    ----------
+    scenarios
+        Names in loadtest/scenarios or paths of files [default: all of them]
+    """
+    # Wide enough for the table also where the output is no terminal.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    names = scenarios or sorted(file.stem for file in SCENARIOS.glob("*.toml"))
+    missed = sum(_bench(name, options, console) for name in names)
     return 1 if missed else 0
 
 
+def _bench(name: str, options: Options, console: Console) -> int:
+    """How many targets were missed."""
+    scenario, stem = read_scenario(name), Path(name).stem
+    kind, command = generator_command(options.generator, options.out)
+    test = Bench(
+        scenario,
+        command,
+        foreign_max=options.foreign_max,
+        attempts=options.attempts,
+        say=partial(console.print, f"{stem}:", style="dim"),
+    )
+    summaries = summarise(list(test.run(options.only, options.rounds)))
+    if not summaries:
+        return 0
+    judged = judge(scenario, summaries)
+    print_report(scenario.title, summaries, judged, read_baseline(stem), console)
+    page = write_report(options.out, stem, scenario.title, summaries, judged)
+    console.print(f"generator: {kind}; report: {page}")
+    if options.keep:
+        write_baseline(stem, summaries)
+    return sum(not each.met for each in judged)
+
+
 def main() -> None:
-    app = App(name="loadtest", help_format="plaintext")
+    app = App(name="loadtest", help_format="plaintext", version_flags=())
     app.default(bench)
     try:
         status = app(

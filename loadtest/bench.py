@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,6 +30,7 @@ from loadtest.scenario import Mlp, Run, Scenario, Simulated
 from loadtest.scenario import Stream as StreamSpec
 from loadtest.sending import send
 from loadtest.stream import Prepared, Records, Stream
+from loadtest.watching import Watch
 
 __all__ = ["Bench", "Result"]
 
@@ -58,23 +56,22 @@ class Result(msgspec.Struct, frozen=True):
     figures: dict[str, float]
     timeline: Timeline
     load_average: float
-    generator: str
 
 
 class Bench:
-    """Runs a scenario with one generator."""
+    """Runs a scenario; ``generator`` is the command that sends its streams."""
 
     def __init__(
         self,
         scenario: Scenario,
-        generator: tuple[str, Sequence[str]],
+        generator: Sequence[str],
         *,
         foreign_max: float,
         attempts: int,
         say: Callable[[str], None],
     ) -> None:
         self._scenario = scenario
-        self._name, self._command = generator
+        self._command = generator
         self._foreign_max = foreign_max
         self._attempts = attempts
         self._say = say
@@ -145,17 +142,15 @@ class Bench:
         model = self._scenario.models[run.streams[0].model]
         seconds = run.length_s
         capacity = self._capacity(run, platform)
-        alone = _bare(model, time.monotonic_ns(), _BARE_S)
-        log, counted = running.log_bytes(), _Counters(running, run.streams[0].model)
-        running.restarts()
+        bare = _bare(model, time.monotonic_ns(), _BARE_S)
+        watched = Watch(running, run.streams[0].model)
         start_ns = time.monotonic_ns() + _LEAD_NS
-        watched = _Watch(running.pids, start_ns, seconds)
         with _beside(model, start_ns, seconds) as beside:
+            watched.begin(start_ns, seconds)
             records = self._send(
                 run.streams, running, seconds, capacity, number, start_ns
             )
-            before, after = watched.snapshots()
-        bare = beside()
+            host = watched.host(records, bare, beside())
         streams = [
             figures_of(
                 each,
@@ -166,39 +161,12 @@ class Bench:
             )
             for each, stream in zip(records, run.streams, strict=True)
         ]
-        answered = max(1.0, sum(each.answered for each in streams) * seconds)
-        own_ns = sum(each.cpu_ns for each in records)
-        spent = {
-            service: used - before.processes_ns[service]
-            for service, used in after.processes_ns.items()
-        }
-        spent["generator"] = own_ns
-        grown = {
-            kind: (size - log.get(kind, 0)) / answered
-            for kind, size in running.log_bytes().items()
-        }
-        mean_batch, batches, busy, hops = counted.since(seconds)
-        host = Host(
-            cpu_us={name: ns / 1e3 / answered for name, ns in spent.items()},
-            cores={name: ns / 1e9 / seconds for name, ns in spent.items()},
-            memory_mb=_memory(running),
-            log_bytes={kind: size for kind, size in grown.items() if size > 0},
-            mean_batch=mean_batch,
-            batches=batches,
-            busy=busy,
-            hops_ms=hops,
-            bare=alone,
-            bare_beside=bare,
-            foreign_cores=processes.foreign_cores(before, after, own_ns),
-            restarts=running.restarts(),
-        )
         figures = derived(streams, host, capacity)
         figures |= {
             "floor_us": floor["us"],
             "cpu_of_floor": figures["cpu_us"] / floor["us"],
             "answered_of_floor": figures["answered"] / floor["per_second"],
         }
-        timeline = timeline_of(records[0], sent_s=seconds, slo_ms=run.slo_ms)
         return Result(
             run.name,
             platform[0],
@@ -206,9 +174,8 @@ class Bench:
             streams,
             host,
             figures,
-            timeline,
+            timeline_of(records[0], sent_s=seconds, slo_ms=run.slo_ms),
             _load_average(),
-            self._name,
         )
 
     def _capacity(self, run: Run, platform: tuple[str, int]) -> float:
@@ -280,62 +247,6 @@ class Bench:
         return {"per_second": count / _FLOOR_S, "us": used / 1e3 / count}
 
 
-class _Watch:
-    """Takes a snapshot of the processes at the start and at the end of a run."""
-
-    def __init__(
-        self, pids: Mapping[str, list[int]], start_ns: int, seconds: float
-    ) -> None:
-        self._pids = pids
-        self._taken: list[processes.Usage] = []
-        self._instants = (start_ns, start_ns + round(seconds * 1e9))
-        self._thread = threading.Thread(target=self._take, name="watch")
-        self._thread.start()
-
-    def _take(self) -> None:
-        for instant in self._instants:
-            time.sleep(max(0, instant - time.monotonic_ns()) / 1e9)
-            self._taken.append(processes.usage(self._pids))
-
-    def snapshots(self) -> tuple[processes.Usage, processes.Usage]:
-        self._thread.join()
-        before, after = self._taken
-        return before, after
-
-
-class _Counters:
-    """What the services counted between two looks."""
-
-    def __init__(self, running: Running, model: str) -> None:
-        self._running = running
-        self._model = model
-        self._first = self._look()
-
-    def since(self, seconds: float) -> tuple[float, float, float, dict[str, float]]:
-        """Mean batch, batches per second, the device's busy share, and hops in ms."""
-        rows, batches, busy, hops = self._look()
-        rows0, batches0, busy0, _ = self._first
-        count = batches - batches0
-        mean = (rows - rows0) / count if count else 0.0
-        return mean, count / seconds, (busy - busy0) / seconds, hops
-
-    def _look(self) -> tuple[float, float, float, dict[str, float]]:
-        rows = batches = busy = 0.0
-        hops: dict[str, float] = {}
-        for (name, labels), value in self._running.samples("batch_former").items():
-            match name:
-                case "headrace_batch_rows_sum" if ("model", self._model) in labels:
-                    rows += value
-                case "headrace_batch_rows_count" if ("model", self._model) in labels:
-                    batches += value
-                case "headrace_hop_seconds":
-                    hops[dict(labels)["hop"]] = value * 1000
-        for (name, _), value in self._running.samples("gpu_worker").items():
-            if name == "headrace_device_busy_seconds_total":
-                busy += value
-        return rows, batches, busy, hops
-
-
 def _arrivals(
     stream: StreamSpec, seconds: float, capacity: float, seed: int
 ) -> array[int] | None:
@@ -402,13 +313,6 @@ def _beside(
     finally:
         if process.poll() is None:
             process.communicate(timeout=seconds + 30)
-
-
-def _memory(running: Running) -> dict[str, float]:
-    return {
-        service: sum(map(processes.memory_bytes, pids)) / 1e6
-        for service, pids in running.pids.items()
-    }
 
 
 def _load_average() -> float:

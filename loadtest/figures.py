@@ -20,6 +20,7 @@ __all__ = [
     "Timeline",
     "derived",
     "figures_of",
+    "succeeded",
     "timeline_of",
 ]
 
@@ -140,6 +141,11 @@ def figures_of(
 
 
 Timeline = list[Second]
+
+
+def succeeded(records: Records) -> int:
+    """How many were answered with 200, and rightly."""
+    return int((_status(records) == OK).sum())
 
 
 def timeline_of(records: Records, *, sent_s: float, slo_ms: float) -> Timeline:

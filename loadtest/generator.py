@@ -187,8 +187,7 @@ class Generator:
             self._idle[connection.address].append(connection)
 
     def _connect(self, address: int, number: int) -> _Connection:
-        fresh = socket.socket()
-        fresh.setblocking(False)
+        fresh = socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         fresh.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(address, number, fresh)
         # EINPROGRESS, or an error that polling reports.

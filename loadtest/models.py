@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,12 @@ def write_models(folder: Path, models: dict[str, Model]) -> None:
         if model.objective_ms is not None:
             lines.append(f"latency_objective_ms = {model.objective_ms}")
         if isinstance(model, Simulated):
-            shape = list((-1, *model.shape))
+            inputs = f'name = "{_INPUT}", datatype = "FP32"'
             lines += [
                 'backend = "simulated"',
                 f"alpha_ms = {model.alpha_ms}",
                 f"beta_ms = {model.beta_ms}",
-                f'inputs = [{{ name = "{_INPUT}", datatype = "FP32", shape = {shape} }}]',
+                f"inputs = [{{ {inputs}, shape = {[-1, *model.shape]} }}]",
             ]
         else:
             (version / "model.onnx").write_bytes(_mlp())
@@ -96,21 +97,19 @@ def _mlp() -> bytes:
     dice = np.random.default_rng(0)
     nodes, constants = [], []
     at = _INPUT
-    for layer, (rows, columns) in enumerate(
-        zip(_MLP_SIZES, _MLP_SIZES[1:], strict=False)
-    ):
+    for layer, (rows, columns) in enumerate(pairwise(_MLP_SIZES)):
         weight = dice.standard_normal((rows, columns)) / np.sqrt(rows)
         names = f"w{layer}", f"b{layer}"
         constants += [
             numpy_helper.from_array(weight.astype(np.float32), names[0]),
             numpy_helper.from_array(np.zeros(columns, np.float32), names[1]),
         ]
-        last = columns == _MLP_SIZES[-1]
-        nodes.append(helper.make_node("Gemm", [at, *names], ["y" if last else "g"]))
+        last = layer == len(_MLP_SIZES) - 2
+        made = "y" if last else f"g{layer}"
+        nodes.append(helper.make_node("Gemm", [at, *names], [made]))
         if not last:
             at = f"r{layer}"
-            nodes[-1].output[0] = f"g{layer}"
-            nodes.append(helper.make_node("Relu", [f"g{layer}"], [at]))
+            nodes.append(helper.make_node("Relu", [made], [at]))
     graph = helper.make_graph(
         nodes,
         "mlp",

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
+import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -66,8 +66,7 @@ class Running:
         total: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         urls = self.document.admin.get(service, self.document.http)
         for url in urls:
-            with urlopen(f"{url}/metrics", timeout=10) as answer:  # noqa: S310 - ours
-                text = answer.read().decode()
+            text = httpx.get(f"{url}/metrics", timeout=10).text
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     key = sample.name, tuple(sorted(sample.labels.items()))

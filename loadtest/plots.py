@@ -74,7 +74,7 @@ def _draw_goodput(axes: Axes, summaries: Sequence[Summary]) -> None:
     ordered = sorted(summaries, key=lambda each: each.results[-1].streams[0].offered)
     offered = [each.results[-1].streams[0].offered for each in ordered]
     goodput = [each.figures["goodput"].median for each in ordered]
-    bare = [each.results[-1].host.bare for each in ordered]
+    bare = [each.results[-1].host.bare or 0.0 for each in ordered]
     axes.plot(offered, goodput, marker="o", label="in time")
     axes.plot(offered, bare, linestyle="--", label="bare accelerator")
     axes.set_ylim(bottom=0)

@@ -36,11 +36,7 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 CLOSED = "closed"
 
 
-class _Table(BaseModel, frozen=True, extra="forbid"):
-    pass
-
-
-class Simulated(_Table):
+class Simulated(BaseModel, frozen=True, extra="forbid"):
     """An accelerator that only sleeps: a batch of b rows takes ``alpha_ms +
     beta_ms * b``. Its outputs are its inputs, so every answer is checked."""
 
@@ -58,7 +54,7 @@ class Simulated(_Table):
         return self.max_batch * 1000 / (self.alpha_ms + self.beta_ms * self.max_batch)
 
 
-class Mlp(_Table):
+class Mlp(BaseModel, frozen=True, extra="forbid"):
     """64 floats in, two layers of 256, 10 floats out: so little work that the path
     around it is what is measured."""
 
@@ -70,7 +66,7 @@ class Mlp(_Table):
 Model = Annotated[Simulated | Mlp, Field(discriminator="kind")]
 
 
-class Platform(_Table):
+class Platform(BaseModel, frozen=True, extra="forbid"):
     """What ``headrace up`` is started with; every run happens on each platform."""
 
     ingress: PositiveInt = 1
@@ -81,14 +77,14 @@ class Platform(_Table):
     """Settings of the services, such as HEADRACE_SCHEDULING__...; best none."""
 
 
-class Step(_Table):
+class Step(BaseModel, frozen=True, extra="forbid"):
     """A part of a stream: ``load`` for so many seconds."""
 
     load: PositiveFloat
     seconds: PositiveFloat
 
 
-class Stream(_Table):
+class Stream(BaseModel, frozen=True, extra="forbid"):
     """Requests of one kind. Open loop: ``load``, ``per_second`` or ``steps``."""
 
     model: str
@@ -130,7 +126,7 @@ class Stream(_Table):
         return self
 
 
-class Target(_Table):
+class Target(BaseModel, frozen=True, extra="forbid"):
     """What a figure must be at least, or at most."""
 
     at_least: float | None = None
@@ -154,7 +150,7 @@ class Target(_Table):
         return f"<= {self.at_most:g}"
 
 
-class Run(_Table):
+class Run(BaseModel, frozen=True, extra="forbid"):
     """Streams that are sent at the same time; figures are of the first one, the
     others are its company."""
 
@@ -173,7 +169,7 @@ class Run(_Table):
         return max(lengths) or self.seconds
 
 
-class Scenario(_Table):
+class Scenario(BaseModel, frozen=True, extra="forbid"):
     """One file of ``scenarios/``."""
 
     title: str

@@ -116,7 +116,7 @@ def main() -> None:
             begun = time.process_time()
             decisions = replay(events)
             spent.append(time.process_time() - begun)
-        assert decisions == recorder.decisions
+            assert decisions == recorder.decisions
         best = min(spent)
         print(
             f"{load}x: {requests} requests in {len(events)} events, "

@@ -13,9 +13,9 @@ from pathlib import Path
 from headrace.errors import SetupError
 from loadtest.stream import Records, Stream
 
-__all__ = ["GENERATORS", "generator", "send"]
+__all__ = ["generator_command", "send"]
 
-GENERATORS = ("auto", "c", "python")
+_KINDS = ("auto", "c", "python")
 _HERE = Path(__file__).parent
 _SOURCE = _HERE / "generator.c"
 _PYTHON = (sys.executable, "-m", "loadtest.generator")
@@ -23,19 +23,21 @@ _WAITS_S = 60.0
 """For a generator, after everything should have been over."""
 
 
-def generator(kind: str, built: Path) -> tuple[str, Sequence[str]]:
-    """The name and the command of the generator to use: the C one where a compiler
-    is, built into the folder ``built``.
+def generator_command(kind: str, built: Path) -> tuple[str, Sequence[str]]:
+    """The generator to use and its command; ``auto``: the C one where a compiler is,
+    built into the folder ``built``.
 
     Raises SetupError if it was asked for and cannot be built.
     """
+    if kind not in _KINDS:
+        raise SetupError(f"the generator must be one of {', '.join(_KINDS)}")
     compiler = shutil.which("cc")
     if kind == "python" or (kind == "auto" and compiler is None):
         return "python", _PYTHON
     if compiler is None:
         raise SetupError("the generator in C needs a compiler named cc")
     source = _SOURCE.read_bytes()
-    program = built / f"generator-{hashlib.sha256(source).hexdigest()[:12]}"
+    program = built.absolute() / f"generator-{hashlib.sha256(source).hexdigest()[:12]}"
     if not program.exists():
         built.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(".new")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
+import platform as host
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,23 +74,32 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def summarise(results: Sequence[Result]) -> list[Summary]:
-    """One summary per run and platform, in the order of their first results."""
+    """One summary per run and platform, in the order of their first results. Those of
+    later platforms are compared with the first one's."""
     grouped: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         grouped.setdefault((result.run, result.platform), []).append(result)
-    return [
-        Summary(run, platform, _figures(each), each)
-        for (run, platform), each in grouped.items()
-    ]
+    first: dict[str, Value] = {}
+    found = []
+    for (run, platform), each in grouped.items():
+        figures = _figures(each)
+        batch = figures["mean_batch"]
+        if first.setdefault(run, batch) is not batch and first[run].median:
+            ratio = batch.median / first[run].median
+            figures["mean_batch_of_first"] = Value(ratio, ratio, ratio)
+        found.append(Summary(run, platform, figures, each))
+    return found
 
 
 def judge(scenario: Scenario, summaries: Sequence[Summary]) -> list[Judged]:
-    """Every target of the scenario that a measured run has."""
+    """Every target of the scenario that a measured run has; comparisons between
+    platforms have no value on the first."""
     targets = {run.name: run.targets for run in scenario.runs}
     return [
         _judged(summary, figure, target)
         for summary in summaries
         for figure, target in targets[summary.run].items()
+        if figure in summary.figures or not figure.endswith("_of_first")
     ]
 
 
@@ -123,12 +132,12 @@ def write_baseline(scenario: str, summaries: Sequence[Summary]) -> None:
 
 def machine() -> str:
     """The machine in a line."""
-    name = platform.machine()
+    name = host.machine()
     for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
         if line.startswith("model name"):
             name = line.partition(":")[2].strip()
             break
-    return f"{os.cpu_count()} x {name}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} x {name}, Python {host.python_version()}"
 
 
 class _Document(msgspec.Struct, frozen=True):
