@@ -55,6 +55,7 @@ def _app() -> App:
         ("models", "models:models", "Which versions are served, and which are not."),
         ("topics", "topics:topics", "What waits in the queue, by lane and priority."),
         ("audit", "audit:audit", "Whether every request got what it was promised."),
+        ("deadletters", "deadletters:app", "What could not be answered."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):
         app.command(f"services.ctl.{function}", name=command, help=help_text)

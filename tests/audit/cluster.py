@@ -16,7 +16,9 @@ from headrace.broker import (
     KafkaAdmin,
     KafkaConnection,
     KafkaProducer,
+    ProducerSettings,
     TopicPartition,
+    records_at,
 )
 from headrace.delivery import CommitMetadata
 from headrace.domain import (
@@ -85,7 +87,9 @@ class Cluster:
             results,
         ]
         admin.create_topics(wanted, 30)
-        self._producer = KafkaProducer(self.connection)
+        self._producer = KafkaProducer(
+            self.connection, ProducerSettings(timeout_ms=20_000)
+        )
         self._committer = confluent_kafka.Consumer(
             {"bootstrap.servers": kafka, "group.id": self.topics.lane_group}
         )
@@ -156,7 +160,9 @@ class Cluster:
         reply = plain_reply(batch, 0, [an_output(value)])
         self.write(self.job.topic, -1, reply)
 
-    def bury(self, request_id: str, source: Source) -> Source:
+    def bury(self, request_id: str, source: Source, *, whole: bool = False) -> Source:
+        """``whole``: with the record that lies at ``source``."""
+        originals = records_at(self.connection, [source] if whole else [])
         letter = DeadLetter(
             source=source,
             id=request_id,
@@ -166,7 +172,7 @@ class Cluster:
             text="no",
             attempts=1,
         )
-        outgoing = dead_letter(letter, None)
+        outgoing = dead_letter(letter, originals.get(source))
         return self.write(self.topics.dead_letters(MODEL), 0, outgoing)
 
     def done(self, request_id: str, source: Source) -> None:
@@ -209,9 +215,9 @@ class Cluster:
             headers=list(outgoing.headers),
             on_delivery=ended.append,
         )
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(30) == 0
         (delivery,) = ended
-        assert delivery.error is None
+        assert delivery.error is None, delivery
         self.last_us = delivery.timestamp_us
         return Source(topic, delivery.partition, delivery.offset)
 

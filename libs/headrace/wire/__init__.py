@@ -31,7 +31,12 @@ from headrace.wire.control import (
 )
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
-from headrace.wire.plain import PlainReply, decode_plain_reply
+from headrace.wire.plain import (
+    PlainReply,
+    PlainRequest,
+    decode_plain_reply,
+    decode_plain_request,
+)
 from headrace.wire.records import Headers, NewTopic, Outgoing, Record
 from headrace.wire.replies import (
     Answer,
@@ -94,6 +99,7 @@ __all__ = [
     "NewTopic",
     "Outgoing",
     "PlainReply",
+    "PlainRequest",
     "Record",
     "Replies",
     "RequestDecoder",
@@ -120,6 +126,7 @@ __all__ = [
     "decode_json",
     "decode_order",
     "decode_plain_reply",
+    "decode_plain_request",
     "decode_replies",
     "encode_batch",
     "encode_completion",

@@ -8,6 +8,7 @@ from headrace.domain import DeadLetter, Reason
 from headrace.errors import UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire.records import Headers, Outgoing, Record
+from headrace.wire.requests import TENANT_DEFAULT
 
 __all__ = ["Buried", "dead_letter", "decode_dead_letter"]
 
@@ -65,8 +66,9 @@ def decode_dead_letter(record: Record) -> Buried:
         letter = DeadLetter(
             source=names.parse_source(source),
             id=(known.get(names.CE_ID) or b"").decode(errors="replace"),
-            tenant=(known.get(names.TENANT) or b"").decode(errors="replace"),
-            model=(known.get(names.MODEL) or b"").decode(errors="replace"),
+            tenant=(known.get(names.TENANT) or b"").decode(errors="replace")
+            or TENANT_DEFAULT,
+            model=record.topic.rpartition(".")[2],
             reason=Reason(reason.decode()),
             text=text.decode(),
             attempts=int(attempts),

@@ -1,4 +1,4 @@
-"""Plain replies as their readers see them: one record per request."""
+"""One request or reply as any reader of the protocol sees it, unchecked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.records import Record
 
-__all__ = ["PlainReply", "decode_plain_reply"]
+__all__ = ["PlainReply", "PlainRequest", "decode_plain_reply", "decode_plain_request"]
 
 
 class PlainReply(msgspec.Struct, frozen=True):
@@ -53,3 +53,34 @@ def decode_plain_reply(record: Record) -> PlainReply:
         )
     except (DecodeError, ValueError, KeyError) as error:
         raise UndecodableRecord(f"no plain reply: {error!r}") from error
+
+
+class PlainRequest(msgspec.Struct, frozen=True):
+    """``client_id`` is the body's own ``id``. An input whose elements travel typed has
+    no data here."""
+
+    model: str
+    version: str
+    client_id: str
+    inputs: tuple[Tensor, ...]
+
+
+def decode_plain_request(value: bytes) -> PlainRequest:
+    """What a request says of itself, for people: nothing is held against a signature.
+
+    Raises :class:`headrace.errors.UndecodableRecord`.
+    """
+    try:
+        message = oip.ModelInferRequest.FromString(value)
+        raws = list(message.raw_input_contents) or [b""] * len(message.inputs)
+        return PlainRequest(
+            model=message.model_name,
+            version=message.model_version,
+            client_id=message.id,
+            inputs=tuple(
+                Tensor(each.name, Datatype(each.datatype), tuple(each.shape), raw)
+                for each, raw in zip(message.inputs, raws, strict=True)
+            ),
+        )
+    except (DecodeError, ValueError) as error:
+        raise UndecodableRecord(f"no inference.ModelInferRequest: {error}") from error

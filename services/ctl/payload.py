@@ -1,0 +1,67 @@
+"""A request's value in few words, for people."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.domain import Datatype, Tensor
+from headrace.errors import RequestError, UndecodableRecord
+from headrace.wire import decode_plain_request, pack_bytes, to_json, unpack_bytes
+
+__all__ = ["InputSummary", "Payload", "payload_of"]
+
+_ELEMENTS = 8
+_HEX_BYTES = 32
+
+
+class InputSummary(msgspec.Struct, frozen=True):
+    """``first``: the first elements as JSON, or a word on why there are none."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    first: str
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """``begins``: the first bytes as hex, of a value that is no request."""
+
+    size_bytes: int
+    client_id: str = ""
+    inputs: list[InputSummary] = []
+    begins: str = ""
+
+
+def payload_of(value: bytes | None) -> Payload | None:
+    """None: the record has no value."""
+    if value is None:
+        return None
+    try:
+        request = decode_plain_request(value)
+    except UndecodableRecord:
+        return Payload(len(value), begins=value[:_HEX_BYTES].hex(" "))
+    inputs = [
+        InputSummary(each.name, each.datatype, each.shape, len(each.data), _first(each))
+        for each in request.inputs
+    ]
+    return Payload(len(value), request.client_id, inputs)
+
+
+def _first(tensor: Tensor) -> str:
+    if not tensor.data:
+        return "typed contents"
+    try:
+        if tensor.datatype is Datatype.BYTES:
+            elements = unpack_bytes(tensor.name, tensor.data)
+            head: bytes | memoryview = pack_bytes(elements[:_ELEMENTS])
+            more = len(elements) > _ELEMENTS
+        else:
+            item = tensor.datatype.item_bytes or 1
+            count = min(_ELEMENTS, len(tensor.data) // item)
+            head = bytes(tensor.data)[: count * item]
+            more = len(tensor.data) > len(head)
+        text = to_json(tensor.name, tensor.datatype, head).decode()
+    except RequestError:
+        return bytes(tensor.data)[:_HEX_BYTES].hex(" ")
+    return text[:-1] + ", ...]" if more else text
