@@ -56,6 +56,7 @@ def _app() -> App:
         ("topics", "topics:topics", "What waits in the queue, by lane and priority."),
         ("audit", "audit:audit", "Whether every request got what it was promised."),
         ("deadletters", "deadletters:app", "What could not be answered."),
+        ("explain", "explain:explain", "Why a batch or a request went as it went."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):
         app.command(f"services.ctl.{function}", name=command, help=help_text)

@@ -5,11 +5,11 @@ A letter is put back once: not when its id has a success, nor after it was put b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from headrace.broker import History, KafkaConnection, TopicPartition
+from headrace.broker import KafkaConnection, TopicPartition, records_since
 from headrace.domain import DeadLetter, Source
 from headrace.errors import UndecodableRecord
 from headrace.wire import (
@@ -92,7 +92,7 @@ def read_letters(
         is_kind = topics.kind_of(topic) is TopicKind.DEAD_LETTERS
         return topic in wanted if wanted else is_kind
 
-    for record in _records(connection, is_wanted, since_us):
+    for record in records_since(connection, is_wanted, since_us):
         try:
             buried = decode_dead_letter(record)
         except UndecodableRecord:
@@ -214,18 +214,5 @@ def _later(
             kept.add(address)
     oldest_us = min((each.at_us for each in letters), default=0)
     since_us = max(oldest_us - FLIGHT_US_MAX, 0)
-    yield from _records(connection, waiting.__contains__, since_us)
-    yield from _records(connection, lambda one: one.topic in kept, 0)
-
-
-def _records(
-    connection: KafkaConnection,
-    is_wanted: Callable[[TopicPartition], bool],
-    since_us: int,
-) -> Iterator[Record]:
-    history = History(connection, is_wanted, since_us)
-    try:
-        while history.read_to_us is not None:
-            yield from history.read()
-    finally:
-        history.close()
+    yield from records_since(connection, waiting.__contains__, since_us)
+    yield from records_since(connection, lambda one: one.topic in kept)

@@ -11,7 +11,6 @@ from headrace.broker import (
     TopicPartition,
     records_at,
 )
-from headrace.broker import history as module
 from headrace.errors import BusError
 from tests.broker.bench import KafkaBench, make_topic, values, write
 
@@ -67,16 +66,18 @@ def test_reading_begins_at_an_instant(bench: KafkaBench) -> None:
     assert all_of(history_of(bench, since_us + 60_000_000)) == []
 
 
-def test_no_partition_runs_far_ahead_of_another(
-    bench: KafkaBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_AHEAD_MAX", 100)
+def test_no_partition_runs_far_ahead_of_another(bench: KafkaBench) -> None:
     fast, slow = make_topic(bench, "fast"), make_topic(bench, "slow")
     write(bench, slow, b"first")
     for _ in range(4):
         write(bench, fast, *[b"%d" % each for each in range(200)])
         write(bench, slow, b"next")
-    history = history_of(bench)
+    history = History(
+        bench.connection,
+        lambda one: one.topic.startswith(bench.prefix),
+        0,
+        ahead_max=100,
+    )
 
     seen_us: dict[str, int] = {}
     ahead = most_ahead = 0

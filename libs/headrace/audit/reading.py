@@ -27,6 +27,7 @@ from headrace.broker import (
     commits_partition,
     group_depth,
     records_at,
+    records_since,
 )
 from headrace.domain import Source, Tensor
 from headrace.errors import UndecodableRecord
@@ -100,7 +101,7 @@ def audit_log(
     )
     judge = Audit(wanted.from_us, wanted.to_us, limits)
     is_wanted = _chosen(topics, wanted.models, there, groups)
-    history = History(connection, is_wanted, wanted.from_us, TIMEOUT_S)
+    history = History(connection, is_wanted, wanted.from_us, timeout_s=TIMEOUT_S)
     try:
         reading = _Reading(topics, wanted, decoder, judge, history)
         read_to_us = reading.run(progress, now_us)
@@ -218,21 +219,17 @@ def _chosen(
 
 def _timeouts(connection: KafkaConnection, topics: Topics) -> dict[str, int]:
     """The longest time limit that a model was announced with."""
-    table = TopicPartition(topics.control_models, 0)
-    history = History(connection, lambda one: one == table, 0, TIMEOUT_S)
     found: dict[str, int] = {}
-    try:
-        while history.read_to_us is not None:
-            for record in history.read():
-                try:
-                    announced = decode_json(Announcement, record)
-                except UndecodableRecord:
-                    continue
-                limit_us = round((announced.latency_objective_ms or 0) * 1000)
-                if limit_us > found.get(announced.model, 0):
-                    found[announced.model] = limit_us
-    finally:
-        history.close()
+    for record in records_since(
+        connection, lambda one: one.topic == topics.control_models
+    ):
+        try:
+            announced = decode_json(Announcement, record)
+        except UndecodableRecord:
+            continue
+        limit_us = round((announced.latency_objective_ms or 0) * 1000)
+        if limit_us > found.get(announced.model, 0):
+            found[announced.model] = limit_us
     return found
 
 

@@ -9,7 +9,7 @@ from headrace.broker.commit_log import (
 )
 from headrace.broker.connection import KafkaConnection
 from headrace.broker.depth import Depth, group_depth
-from headrace.broker.history import Extent, History, records_at
+from headrace.broker.history import Extent, History, records_at, records_since
 from headrace.broker.interface import (
     Admin,
     CommitRefused,
@@ -72,5 +72,6 @@ __all__ = [
     "decode_commit",
     "group_depth",
     "records_at",
+    "records_since",
     "tail",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import confluent_kafka
@@ -21,16 +21,19 @@ from headrace.broker.reader import (
 )
 from headrace.errors import BusError, BusTimeout
 
-__all__ = ["Extent", "History", "records_at"]
+__all__ = ["Extent", "History", "records_at", "records_since"]
 
 _EARLIEST: Final = confluent_kafka.OFFSET_BEGINNING
 _LATEST: Final = confluent_kafka.OFFSET_END
-_AHEAD_MAX: Final = 20_000
+AHEAD_MAX: Final = 20_000
 """Records of one partition that are returned before older ones of another; then it
 waits for the others."""
 
 _SILENT_S_MAX: Final = 30.0
 _RECORD_S_MAX: Final = 10.0
+_NEAR: Final = 1_000
+"""Offsets between two wanted records that are read over rather than skipped."""
+
 _LOOK_AGAIN_S: Final = 0.05
 _LEADER_MOVES: Final = frozenset(
     {
@@ -60,27 +63,66 @@ def records_at(
     connection: KafkaConnection, places: Iterable[tuple[str, int, int]]
 ) -> dict[tuple[str, int, int], Record]:
     """The records at these topics, partitions and offsets, without those that the log
-    no longer has. For a handful: each costs a round trip or two.
+    no longer has. For some: what lies between near ones is read over.
 
     Raises :class:`headrace.errors.BusError`.
     """
+    by_partition: dict[TopicPartition, list[int]] = {}
+    for topic, number, offset in sorted(set(places)):
+        by_partition.setdefault(TopicPartition(topic, number), []).append(offset)
     reader = KafkaReader(connection)
     found = {}
     try:
-        for topic, number, offset in sorted(set(places)):
-            partition = TopicPartition(topic, number)
-            log = reader.log_range(partition, _RECORD_S_MAX)
-            if not log.start <= offset < log.end:
-                continue
-            reader.assign({partition: offset})
-            records = reader.read(1, _RECORD_S_MAX)
-            reader.unassign([partition])
-            # Compaction leaves gaps.
-            if records and records[0].offset == offset:
-                found[topic, number, offset] = records[0]
+        for partition, offsets in by_partition.items():
+            for record in _records_of(reader, partition, offsets):
+                found[*partition, record.offset] = record
     finally:
         reader.close()
     return found
+
+
+def _records_of(
+    reader: KafkaReader, partition: TopicPartition, offsets: list[int]
+) -> Iterator[Record]:
+    log = reader.log_range(partition, _RECORD_S_MAX)
+    wanted = deque(each for each in offsets if log.start <= each < log.end)
+    position = -_NEAR - 1
+    while wanted:
+        if wanted[0] > position + _NEAR:
+            position = wanted[0]
+            reader.assign({partition: position})
+        records = reader.read(_NEAR, _RECORD_S_MAX)
+        if not records:
+            raise BusTimeout(
+                f"{partition.topic} [{partition.partition}] was not read back",
+                code="_TIMED_OUT",
+            )
+        for record in records:
+            position = record.offset + 1
+            # Compaction leaves gaps.
+            while wanted and wanted[0] < record.offset:
+                wanted.popleft()
+            if wanted and wanted[0] == record.offset:
+                wanted.popleft()
+                yield record
+    reader.unassign([partition])
+
+
+def records_since(
+    connection: KafkaConnection,
+    is_wanted: Callable[[TopicPartition], bool],
+    since_us: int = 0,
+) -> Iterator[Record]:
+    """All that :class:`History` reads, for those who need no order between partitions.
+
+    Raises :class:`headrace.errors.BusError`.
+    """
+    history = History(connection, is_wanted, since_us)
+    try:
+        while history.read_to_us is not None:
+            yield from history.read()
+    finally:
+        history.close()
 
 
 class _Place:
@@ -97,7 +139,8 @@ class _Place:
 
 class History:
     """Everything that ``is_wanted`` partitions hold, appended since ``since_us`` and
-    before now, each partition in order, and no partition far ahead of the others.
+    before now, each partition in order, and none more than about ``ahead_max`` records
+    ahead of the others.
 
     Raises :class:`headrace.errors.BusError`, as do its methods. One thread makes all
     its calls.
@@ -108,8 +151,11 @@ class History:
         connection: KafkaConnection,
         is_wanted: Callable[[TopicPartition], bool],
         since_us: int,
+        *,
+        ahead_max: int = AHEAD_MAX,
         timeout_s: float = 10.0,
     ) -> None:
+        self._ahead_max = ahead_max
         self._client = confluent_kafka.Consumer(
             reader_config(connection, ReaderSettings()) | {"enable.partition.eof": True}
         )
@@ -252,9 +298,9 @@ class History:
             ahead = place.ahead
             while ahead and ahead[0] <= behind_us:
                 ahead.popleft()
-            if not place.is_paused and len(ahead) > _AHEAD_MAX:
+            if not place.is_paused and len(ahead) > self._ahead_max:
                 place.is_paused = True
                 self._client.pause([at(one)])
-            elif place.is_paused and len(ahead) < _AHEAD_MAX // 2:
+            elif place.is_paused and len(ahead) <= self._ahead_max // 2:
                 place.is_paused = False
                 self._client.resume([at(one)])

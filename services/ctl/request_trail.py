@@ -1,0 +1,256 @@
+"""What the log says of one request, gathered record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.domain import Done, DoneMember, Source, StaleWritten
+from headrace.errors import UndecodableRecord
+from headrace.wire import (
+    TENANT_DEFAULT,
+    Batch,
+    Record,
+    TopicKind,
+    Topics,
+    decode_completion,
+    decode_dead_letter,
+    decode_order,
+    decode_plain_reply,
+    decode_plain_request,
+    decode_replies,
+)
+from headrace.wire import headers as names
+from headrace.wire.requests import OUR_SOURCE
+from services.ctl.letters import shown_place
+
+__all__ = ["FollowRequest", "Found", "RequestTrail", "Step", "found_in"]
+
+
+class Found(NamedTuple):
+    """A request record that was looked for."""
+
+    id: str
+    client_id: str
+    tenant: str
+    record: Record
+
+    @property
+    def source(self) -> Source:
+        return Source(self.record.topic, self.record.partition, self.record.offset)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its id was made by an ingress or a publisher, and names it alone."""
+        return self._header(names.CE_SOURCE).startswith(OUR_SOURCE)
+
+    @property
+    def is_put_back(self) -> bool:
+        return bool(self._header(names.REDRIVEN))
+
+    @property
+    def identity(self) -> tuple[str, str] | Source:
+        return (self.tenant, self.id) if self.is_ours else self.source
+
+    def _header(self, name: str) -> bytes:
+        return dict(self.record.headers).get(name) or b""
+
+
+def found_in(record: Record, name: str) -> Found | None:
+    """The request of a record, when ``name`` is its id, its body's ``id``, or the id of
+    its trace."""
+    headers = dict(record.headers)
+    request_id = _text(headers.get(names.CE_ID))
+    trace = _text(headers.get(names.TRACEPARENT))
+    value = record.value or b""
+    is_named = name == request_id or name in trace.split("-")
+    if not is_named and name.encode() not in value:
+        return None
+    client_id = ""
+    with suppress(UndecodableRecord):
+        client_id = decode_plain_request(value).client_id
+    if not is_named and name != client_id:
+        return None
+    tenant = _text(headers.get(names.TENANT)) or TENANT_DEFAULT
+    return Found(request_id, client_id, tenant, record)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One record that concerns the request; ``after_us`` since it was asked."""
+
+    at_us: int
+    after_us: int
+    what: str
+    place: str
+
+
+class RequestTrail(msgspec.Struct, frozen=True):
+    id: str
+    client_id: str
+    """The body's own ``id``."""
+
+    tenant: str
+    model: str
+    priority: str
+    deadline_us: int | None
+    """As it was sent; None: that of the model, or none."""
+
+    steps: list[Step]
+
+
+class FollowRequest:
+    """Picks the records of one request out of others.
+
+    ``take`` raises :class:`headrace.errors.UndecodableRecord`.
+    """
+
+    kinds = frozenset(
+        {
+            TopicKind.REQUESTS,
+            TopicKind.BATCHES,
+            TopicKind.COMPLETIONS,
+            TopicKind.REPLIES,
+            TopicKind.RESULTS,
+            TopicKind.DEAD_LETTERS,
+        }
+    )
+
+    def __init__(self, topics: Topics, request: Found) -> None:
+        self._topics = topics
+        self._request = request
+        self._bytes = request.id.encode()
+        self._sources = {request.source}
+        self._steps: list[tuple[int, str, Source]] = []
+        self.ended_us: int | None = None
+        """When its newest end was appended."""
+
+    def may_concern(self, record: Record) -> bool:
+        """Cheap, and true for some records too many."""
+        if self._topics.kind_of(record.topic) is TopicKind.COMPLETIONS:
+            return True
+        source = shown_place(self._request.source).encode()
+        is_header = any(value in {self._bytes, source} for _, value in record.headers)
+        return is_header or self._bytes in (record.value or b"")
+
+    def take(self, record: Record) -> None:
+        for what, is_end in self._words(record):
+            place = Source(record.topic, record.partition, record.offset)
+            self._steps.append((record.timestamp_us, what, place))
+            if is_end:
+                self.ended_us = record.timestamp_us
+
+    def trail(self) -> RequestTrail:
+        record = self._request.record
+        headers = dict(record.headers)
+        _, priority = self._topics.lane_and_priority(record.partition)
+        deadline = _text(headers.get(names.DEADLINE))
+        return RequestTrail(
+            id=self._request.id,
+            client_id=self._request.client_id,
+            tenant=self._request.tenant,
+            model=self._topics.model_of(record.topic),
+            priority=priority.name.lower(),
+            deadline_us=int(deadline) if deadline.isdigit() else None,
+            steps=[
+                Step(at_us, at_us - record.timestamp_us, what, shown_place(place))
+                for at_us, what, place in sorted(self._steps)
+            ],
+        )
+
+    def _words(self, record: Record) -> Iterator[tuple[str, bool]]:
+        """What a record says of the request, and whether that ends it."""
+        match self._topics.kind_of(record.topic):
+            case TopicKind.REQUESTS:
+                yield from self._request_words(record)
+            case TopicKind.BATCHES:
+                order = decode_order(record)
+                if isinstance(order, Batch):
+                    yield from self._batch_words(record, order)
+            case TopicKind.COMPLETIONS:
+                yield from self._completion_words(record)
+            case TopicKind.REPLIES | TopicKind.RESULTS:
+                yield from self._reply_words(record)
+            case TopicKind.DEAD_LETTERS:
+                letter = decode_dead_letter(record).letter
+                if letter.source in self._sources:
+                    yield f"dead letter: {letter.reason}: {letter.text}", True
+            case _:
+                pass
+
+    def _request_words(self, record: Record) -> Iterator[tuple[str, bool]]:
+        source = Source(record.topic, record.partition, record.offset)
+        if source == self._request.source:
+            yield "asked", False
+            return
+        headers = dict(record.headers)
+        tenant = _text(headers.get(names.TENANT)) or TENANT_DEFAULT
+        named = (_text(headers.get(names.CE_ID)), tenant)
+        if named != (self._request.id, self._request.tenant):
+            return
+        if _text(headers.get(names.CE_TYPE)) == names.CANCEL_TYPE:
+            yield "cancelled", True
+        elif names.REDRIVEN in headers:
+            self._sources.add(source)
+            yield f"put back from {_text(headers[names.REDRIVEN])}", False
+        elif self._request.is_ours:
+            self._sources.add(source)
+            yield "asked once more", False
+
+    def _batch_words(self, record: Record, batch: Batch) -> Iterator[tuple[str, bool]]:
+        for number, source in enumerate(batch.sources):
+            if source in self._sources:
+                what = (
+                    f"sent to worker slot {record.partition} in batch {batch.batch} "
+                    f"({batch.release_reason}: {len(batch.ids)} requests, "
+                    f"{sum(batch.rows)} rows, {batch.predicted_us / 1000:.1f} ms "
+                    f"predicted), attempt {batch.attempts[number]}"
+                )
+                yield what, False
+
+    def _completion_words(self, record: Record) -> Iterator[tuple[str, bool]]:
+        match decode_completion(record):
+            case Done() as done:
+                for member in done.members:
+                    if member.source in self._sources:
+                        yield _done(done, member), False
+            case StaleWritten(topic, partition, ranges):
+                for source in self._sources:
+                    if (topic, partition) == source[:2] and any(
+                        first <= source.offset <= last for first, last in ranges
+                    ):
+                        yield "ended as stale, without an answer", True
+            case _:
+                pass
+
+    def _reply_words(self, record: Record) -> Iterator[tuple[str, bool]]:
+        replies = decode_replies(record) if self._is_envelope(record) else None
+        if replies is None:
+            reply = decode_plain_reply(record)
+            if reply.source in self._sources:
+                yield _answered(reply.reason, reply.text), True
+            return
+        for answer in replies.answers:
+            if (answer.id, answer.tenant) == (self._request.id, self._request.tenant):
+                yield _answered(answer.reason, answer.text), True
+
+    def _is_envelope(self, record: Record) -> bool:
+        return self._topics.takes_envelopes(record.topic)
+
+
+def _done(done: Done, member: DoneMember) -> str:
+    why = f": {member.reason} {member.text}".rstrip() if member.reason else ""
+    return (
+        f"done by worker slot {done.slot}/{done.incarnation}: {member.status}{why}; "
+        f"waited {done.wait_us / 1000:.1f} ms there, ran {done.run_us / 1000:.1f} ms"
+    )
+
+
+def _answered(reason: str | None, text: str) -> str:
+    return "answered: success" if reason is None else f"answered: {reason}: {text}"
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
