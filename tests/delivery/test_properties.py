@@ -43,7 +43,7 @@ def test_no_invariant_breaks_and_everything_ends(
 @given(SEEDS, st.sampled_from(sorted(set(KINDS) - {"slow_run"})))
 def test_one_fault_causes_no_error(seed: int, kind: str) -> None:
     """D16: with two attempts, no request ends in an error because of a single fault."""
-    world = World(seed, kinds=frozenset({kind}), strikes=1, killers=False)
+    world = World(seed, kinds=frozenset({kind}), strikes=1, wreckers=False)
     world.start(asks=20)
     world.run()
     world.check_end()
@@ -52,13 +52,15 @@ def test_one_fault_causes_no_error(seed: int, kind: str) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.frozensets(st.sampled_from(sorted(HARMLESS))), st.integers(1, 8))
-def test_what_is_no_fault_of_a_worker_causes_no_error(
+def test_what_is_no_fault_causes_no_error_and_no_second_run(
     seed: int, kinds: frozenset[str], strikes: int
 ) -> None:
     """D3, D16: rebalances, restarts that drain, records read twice, a status topic
-    that is late or stands still."""
-    world = World(seed, kinds=kinds, strikes=strikes, killers=False)
+    that is late or stands still. What the predecessor began is adopted, and what it
+    finished is found in the completions."""
+    world = World(seed, kinds=kinds, strikes=strikes, wreckers=False)
     world.start(asks=20)
     world.run()
     world.check_end()
     assert world.exhausted() == []
+    assert world.run_twice() == []

@@ -8,6 +8,7 @@ ended well. A failure is repeated by its seed alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
@@ -43,7 +44,7 @@ class World:
         *,
         kinds: frozenset[str] | None = None,
         strikes: int | None = None,
-        killers: bool = True,
+        wreckers: bool = True,
         limits: LaneLimits | None = None,
     ) -> None:
         self.seed = seed
@@ -68,7 +69,7 @@ class World:
             drawn if kinds is None else kinds,
             random.randint(1, 8) if strikes is None else strikes,
         )
-        self._killers = killers
+        self._wreckers = wreckers
         self.status_slow_until_us = 0
         self.status_stopped_until_us = 0
         self.frozen: list[Process] = []
@@ -181,7 +182,9 @@ class World:
                 None,
             ]
         )
-        kinds = {"good": 40, "poison": 2, "breaker": 2, "killer": 0.7 * self._killers}
+        kinds = {"good": 40.0, "poison": 2.0}
+        if self._wreckers:
+            kinds |= {"breaker": 2, "killer": 0.7}
         (kind,) = random.choices(list(kinds), list(kinds.values()))
         deadline_us = None
         if not bulk:
@@ -239,3 +242,13 @@ class World:
         """Requests that ended because their attempts did."""
         ends = (*self.history.errors.items(), *self.history.letters.items())
         return [each for each, reasons in ends if Reason.ATTEMPTS_EXHAUSTED in reasons]
+
+    def run_twice(self) -> list[str]:
+        """Good requests with one record that ran more than once."""
+        asks = [ask for asks in self.history.asked.values() for ask in asks]
+        once = Counter(ask.id for ask in asks if ask.kind == "good")
+        return [
+            each
+            for each, records in once.items()
+            if records == 1 and self.history.runs[each] > 1
+        ]
