@@ -1,0 +1,161 @@
+"""The threads at the edge: readers that move, and a group that takes lanes away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from headrace.broker import KafkaLeader, KafkaReader, TopicPartition
+from headrace.clock import SystemClock
+from headrace.delivery.decisions import Commit, CommitEntry
+from headrace.delivery.events import CommitEnded, CommitOutcome, PositionsFetched
+from services.batch_former.consuming import Consuming
+from services.batch_former.inbox import Channel, Inbox
+from services.batch_former.messages import (
+    Asked,
+    LanesAssigned,
+    LanesLost,
+    LanesRevoked,
+    Message,
+    OutOfRange,
+    ReadBatch,
+)
+from services.batch_former.ownership import Ownership
+from tests.services.batch_former.pool import MODEL, Pool, until
+
+pytestmark = pytest.mark.kafka
+
+
+M = TypeVar("M", bound=Message)
+
+
+class Ear:
+    """Everything that an inbox got, as far as it was looked at."""
+
+    def __init__(self, inbox: Inbox[Message]) -> None:
+        self._inbox = inbox
+        self.heard: list[Message] = []
+
+    def hears(self, message: Message) -> None:
+        self.hears_a(type(message), lambda heard: heard == message)
+
+    def hears_a(
+        self, kind: type[M], is_meant: Callable[[M], bool] = lambda _: True
+    ) -> M:
+        """The first message of this kind that is meant."""
+
+        def look() -> M | None:
+            self.heard += self._inbox.take(0.05)
+            for heard in self.heard:
+                if isinstance(heard, kind) and is_meant(heard):
+                    return heard
+            return None
+
+        return until(f"a {kind.__name__} in {self.heard}", look)
+
+    def batch_after(self, change: int) -> ReadBatch:
+        return self.hears_a(ReadBatch, lambda batch: batch.change >= change)
+
+
+@pytest.fixture
+def partition(pool: Pool) -> TopicPartition:
+    """Ten records."""
+    pool.announce(0)
+    partition = TopicPartition(pool.topics.requests(MODEL), 2)
+    for number in range(10):
+        pool.produce(*partition, b"%d" % number)
+    return partition
+
+
+def test_records_from_before_a_move_are_told_from_those_after_it(
+    pool: Pool, partition: TopicPartition
+) -> None:
+    inbox: Inbox[Message] = Inbox()
+    reader = KafkaReader(pool.connection)
+    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=1)
+    consuming.start()
+
+    first = consuming.read({partition: 0})
+    before = Ear(inbox).batch_after(first)
+    # The inbox is full of records that nobody wants any more.
+    second = consuming.read({partition: 7})
+    after = Ear(inbox).batch_after(second)
+    inbox.close()
+    consuming.stop()
+
+    assert (before.change, before.records[0].offset) == (first, 0)
+    assert (after.change, after.records[0].offset) == (second, 7)
+    assert second == first + 1
+
+
+def test_a_position_outside_the_log_is_reported_with_what_is_there(
+    pool: Pool, partition: TopicPartition
+) -> None:
+    inbox: Inbox[Message] = Inbox()
+    reader = KafkaReader(pool.connection)
+    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=10)
+    consuming.start()
+
+    change = consuming.read({partition: 1_000})
+    ear = Ear(inbox)
+    lost = ear.hears_a(OutOfRange)
+    again = consuming.read({partition: 9})
+    batch = ear.batch_after(again)
+    inbox.close()
+    consuming.stop()
+
+    assert (lost.channel, lost.partition) == (Channel.STANDARD, partition)
+    assert (lost.log.start, lost.log.end, lost.change) == (0, 10, change)
+    assert [record.offset for record in batch.records] == [9]
+
+
+def member(pool: Pool, name: str) -> tuple[Ownership, Ear]:
+    inbox: Inbox[Message] = Inbox()
+    ownership = Ownership(inbox, KafkaReader(pool.connection), SystemClock())
+    leader = KafkaLeader(
+        pool.connection,
+        group=pool.topics.lane_group,
+        instance_id=f"{pool.bus.prefix}.{name}",
+        topic=pool.topics.lanes,
+        listener=ownership,
+        settings=pool.bus.leader,
+    )
+    ownership.start(leader)
+    return ownership, Ear(inbox)
+
+
+def test_a_lane_is_committed_once_more_before_it_goes(kafka: str, prefix: str) -> None:
+    pool = Pool(kafka, prefix, lanes=2)
+    pool.announce(0)
+    topic = pool.topics.requests(MODEL)
+    pool.produce(topic, 2, b"0")
+    pool.produce(topic, 6, b"0")
+    old, old_ear = member(pool, "old")
+    old_ear.hears(LanesAssigned((0, 1)))
+
+    new, new_ear = member(pool, "new")
+    (revoked,) = old_ear.hears_a(LanesRevoked).lanes
+    commit = Commit(7, (CommitEntry(topic, revoked * 4 + 2, 1, "last"),), wait=True)
+    old.commit(revoked, 1, commit)
+    old_ear.hears(Asked(revoked, 1, CommitEnded(7, CommitOutcome.UNAVAILABLE)))
+    assert LanesLost((revoked,)) not in old_ear.heard
+    old.let_go(revoked)
+
+    new_ear.hears(LanesAssigned((revoked,)))
+    old_ear.hears(LanesLost((revoked,)))
+    completions = TopicPartition(pool.topics.completions, revoked)
+    ours = TopicPartition(topic, revoked * 4 + 2)
+    new.fetch_positions(revoked, 1, lambda: [ours], completions)
+    found = new_ear.hears_a(Asked).event
+    late = Commit(8, (CommitEntry(topic, revoked * 4 + 2, 0, "late"),), wait=True)
+    old.commit(revoked, 1, late)
+    old_ear.hears(Asked(revoked, 1, CommitEnded(8, CommitOutcome.NOT_MEMBER)))
+    old.stop()
+    new.stop()
+
+    assert isinstance(found, PositionsFetched)
+    (state,) = found.partitions
+    assert (state.committed, state.metadata) == (1, "last")
+    assert (state.log_start, state.log_end) == (0, 1)
