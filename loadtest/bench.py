@@ -37,6 +37,7 @@ __all__ = ["Bench", "Result"]
 _LEAD_NS = 1_000_000_000
 """Before a start, for processes to get there."""
 
+_OPENED = 64
 _DRAIN_NS = 3_000_000_000
 _BARE_S = 2.0
 _FLOOR_S = 2.0
@@ -205,6 +206,7 @@ class Bench:
                     running.addresses,
                     models.prepare(stream, model, "127.0.0.1", place),
                     stream.connections,
+                    min(stream.connections, _OPENED),
                     start_ns,
                     round(seconds * 1e9),
                     _DRAIN_NS,
@@ -233,6 +235,7 @@ class Bench:
                 [("127.0.0.1", port)],
                 [request],
                 _FLOOR_CONNECTIONS,
+                0,
                 time.monotonic_ns() + _LEAD_NS,
                 round(_FLOOR_S * 1e9),
                 _DRAIN_NS,

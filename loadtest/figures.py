@@ -18,9 +18,9 @@ __all__ = [
     "Host",
     "Second",
     "Timeline",
+    "answers",
     "derived",
     "figures_of",
-    "succeeded",
     "timeline_of",
 ]
 
@@ -83,11 +83,11 @@ class Host(msgspec.Struct, frozen=True):
     """The processes meanwhile."""
 
     cpu_us: dict[str, float]
-    """Per request answered with 200, all streams; ``generator`` is not of ours."""
+    """Per answer of any status, all streams; ``generator`` is not of ours."""
     cores: dict[str, float]
     memory_mb: dict[str, float]
     log_bytes: dict[str, float]
-    """Per request answered with 200, by kind of topic."""
+    """Per answer of any status, by kind of topic."""
     mean_batch: float
     batches: float
     """Per second."""
@@ -143,9 +143,9 @@ def figures_of(
 Timeline = list[Second]
 
 
-def succeeded(records: Records) -> int:
-    """How many were answered with 200, and rightly."""
-    return int((_status(records) == OK).sum())
+def answers(records: Records) -> int:
+    """How many were answered or refused by the server."""
+    return int((_status(records) >= OK).sum())
 
 
 def timeline_of(records: Records, *, sent_s: float, slo_ms: float) -> Timeline:

@@ -42,8 +42,8 @@ typedef struct {
     size_t count, capacity;
 } Column;
 
-static int64_t address_count, request_count, connections_max, start_ns, send_ns;
-static int64_t drain_ns, arrival_count;
+static int64_t address_count, request_count, connections_max, opened;
+static int64_t start_ns, send_ns, drain_ns, arrival_count;
 static struct sockaddr_in *addresses;
 static Request *requests;
 static const int64_t *arrivals;
@@ -369,6 +369,7 @@ static void decode(char *at) {
     address_count = take(&at);
     request_count = take(&at);
     connections_max = take(&at);
+    opened = take(&at);
     start_ns = take(&at);
     send_ns = take(&at);
     drain_ns = take(&at);
@@ -419,8 +420,10 @@ int main(void) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     idle = grown(NULL, address_count * sizeof *idle);
     memset(idle, 0, address_count * sizeof *idle);
-    for (int64_t i = 0; closed_loop && i < connections_max; i++)
-        open_connection(i % address_count, i);
+    for (int64_t i = 0; i < (closed_loop ? connections_max : opened); i++) {
+        Connection *c = open_connection(i % address_count, i);
+        if (!closed_loop) take_next(c);
+    }
     struct timespec start = {start_ns / 1000000000, start_ns % 1000000000};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &start, NULL);
     int64_t cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);

@@ -102,9 +102,10 @@ class Generator:
 
     def run(self) -> Records:
         stream = self._stream
-        if self._closed_loop:
-            for number in range(stream.connections):
-                self._connect(number % len(stream.addresses), number)
+        for number in range(stream.connections if self._closed_loop else stream.opened):
+            connection = self._connect(number % len(stream.addresses), number)
+            if not self._closed_loop:
+                self._take_next(connection)
         time.sleep(max(0, stream.start_ns - time.monotonic_ns()) / 1e9)
         cpu_ns = time.process_time_ns()
         if self._closed_loop:

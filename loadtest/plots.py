@@ -22,7 +22,7 @@ _PARTS = {
 
 def drawn(summaries: Sequence[Summary]) -> Iterator[str]:
     """Every plot for which there is something to show."""
-    figure, axes = _plot("CPU per answered request", "", "µs")
+    figure, axes = _plot("CPU per answer", "", "µs")
     _draw_cpu(axes, summaries)
     yield _svg(figure)
     figure, axes = _plot("Latency of what was answered", "ms", "share below")

@@ -38,8 +38,8 @@ def print_report(
         table.add_row(*row)
     console.print(table)
     console.print(
-        "CPU in µs per answered request; of floor: a raw ASGI app on uvicorn; foreign: "
-        "cores that others used"
+        "CPU in µs per answer of any status; of floor: a raw ASGI app on uvicorn; "
+        "foreign: cores that others used"
     )
     for line in _remarks(summaries):
         console.print(line, style="yellow")

@@ -36,7 +36,7 @@ WRONG = -3
 """Status 200, and not the answer to this request."""
 
 _CLOSED_LOOP = -1
-_HEAD = struct.Struct("<7q")
+_HEAD = struct.Struct("<8q")
 _PAIR = struct.Struct("<2q")
 
 
@@ -66,6 +66,8 @@ class Stream:
     requests: list[Prepared]
     connections: int
     """Closed loop: how many; open loop: at most so many, what is more waits."""
+    opened: int
+    """Open loop: so many are open from the start, as a client's pool is."""
     start_ns: int
     """Of the machine's monotonic clock."""
     send_ns: int
@@ -83,6 +85,7 @@ class Stream:
                 len(self.addresses),
                 len(self.requests),
                 self.connections,
+                self.opened,
                 self.start_ns,
                 self.send_ns,
                 self.drain_ns,
@@ -101,7 +104,7 @@ class Stream:
 
     @classmethod
     def decode(cls, data: bytes) -> Stream:
-        hosts, count, connections, *times, arrivals = _HEAD.unpack_from(data)
+        hosts, count, connections, opened, *times, arrivals = _HEAD.unpack_from(data)
         at = _HEAD.size
         addresses = []
         for _ in range(hosts):
@@ -117,11 +120,8 @@ class Stream:
                 Prepared(data[at : at + wire], data[at + wire : at + wire + end])
             )
             at += wire + end
-        start_ns, send_ns, drain_ns = times
         column = None if arrivals == _CLOSED_LOOP else array("q", data[at:])
-        return cls(
-            addresses, requests, connections, start_ns, send_ns, drain_ns, column
-        )
+        return cls(addresses, requests, connections, opened, *times, column)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from loadtest import processes
-from loadtest.figures import Host, succeeded
+from loadtest.figures import Host, answers
 from loadtest.platform import Running
 from loadtest.stream import Records
 
@@ -54,7 +54,7 @@ class Watch:
             raise ProcessLookupError("a service ended while it was measured")
         before, after = self._taken
         seconds = (after.at_ns - before.at_ns) / 1e9
-        answered = max(1, sum(map(succeeded, records)))
+        answered = max(1, sum(map(answers, records)))
         generators_ns = sum(each.cpu_ns for each in records)
         spent_ns = {
             service: used - before.processes_ns[service]
