@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,9 +29,19 @@ from headrace.scheduling.settings import SchedulingSettings
 
 __all__ = ["Backlog", "Line"]
 
+SECOND_US = 1_000_000
 LINES_KEPT_MAX = 4096
 """Lines remembered with their learned run times although nothing waits in them;
 beyond, those idle the longest are forgotten and learn anew."""
+
+
+class Offer(NamedTuple):
+    """What a row costs in one of a version's shapes, and how much it is asked for."""
+
+    weight: float
+    row_us: float
+    batch_us: int
+    one_us: int
 
 
 class Line:
@@ -195,7 +206,7 @@ class Backlog:
         """What waits per model version and priority, and what a row costs, of the
         versions that were asked for within the online memory."""
         queues: dict[tuple[str, str, Priority], QueueLoad] = {}
-        prices: dict[tuple[str, str], Price] = {}
+        offers: dict[tuple[str, str], list[Offer]] = {}
         hops_us = self.control_us + self.response_us
         since_us = now_us - self._settings.online_memory_us
         for line in self._lines.values():
@@ -204,23 +215,21 @@ class Backlog:
             key = line.queue.key
             largest = line.demand.largest_rows(line.times, hops_us)
             row_us = line.times.expected(largest) / largest
-            price = Price(
-                model=key.model,
-                version=key.version,
-                row_us=int(row_us),
+            offer = Offer(
+                weight=line.demand.rows_per_us(now_us) + len(line.queue) / SECOND_US,
+                row_us=row_us,
                 batch_us=line.times.bound(line.times.nearly_as_cheap(largest)),
                 one_us=line.times.bound(1),
             )
-            known = prices.get((key.model, key.version))
-            if known is None or known.row_us < price.row_us:
-                prices[key.model, key.version] = price
+            offers.setdefault((key.model, key.version), []).append(offer)
             for priority in Priority:
                 band = line.queue.bands[priority]
                 if band:
                     name = (key.model, key.version, priority)
                     more = self._queue_load(band, name, row_us, now_us)
                     queues[name] = _added(queues.get(name), more)
-        return list(queues.values()), list(prices.values())
+        prices = [_price(*name, shapes) for name, shapes in offers.items()]
+        return list(queues.values()), prices
 
     @staticmethod
     def _queue_load(
@@ -313,4 +322,20 @@ def _added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
         rows=one.rows + other.rows,
         oldest_us=max(one.oldest_us, other.oldest_us),
         backlog_us=one.backlog_us + other.backlog_us,
+    )
+
+
+def _price(model: str, version: str, shapes: list[Offer]) -> Price:
+    """What the next request costs on average: its shape is known to nobody before
+    its body is read. The least time is that of the fastest shape."""
+    total = sum(shape.weight for shape in shapes)
+    if not total:
+        shapes = [shape._replace(weight=1.0) for shape in shapes]
+        total = float(len(shapes))
+    return Price(
+        model=model,
+        version=version,
+        row_us=int(sum(shape.weight * shape.row_us for shape in shapes) / total),
+        batch_us=int(sum(shape.weight * shape.batch_us for shape in shapes) / total),
+        one_us=min(shape.one_us for shape in shapes),
     )
