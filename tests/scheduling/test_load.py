@@ -1,0 +1,45 @@
+"""What a lane tells of its work and its prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduling.scenes import MS, Desk, a_request, a_version
+
+
+def served(desk: Desk, shape: str, run_ms: int, *, requests: int, now_us: int) -> int:
+    """Run so many requests of a shape, one at a time; when it was done."""
+    for _ in range(requests):
+        desk.arrive(a_request(shape=shape, at_us=now_us), now_us=now_us)
+        desk.tick(now_us)
+        now_us += run_ms * MS
+        desk.finish(now_us=now_us, run_us=run_ms * MS)
+    return now_us
+
+
+def test_a_price_weighs_a_versions_shapes_by_what_is_asked_for() -> None:
+    desk = Desk(a_version(max_batch=1))
+    now_us = 0
+    for _ in range(10):
+        now_us = served(desk, "short", 2, requests=9, now_us=now_us)
+        now_us = served(desk, "long", 100, requests=1, now_us=now_us)
+
+    (price,) = desk.former.load(now_us).prices
+
+    # Nine of ten cost 2 ms, one costs 100 ms.
+    assert price.row_us == pytest.approx(11.8 * MS, rel=0.3)
+    assert price.one_us < 3 * MS
+
+
+def test_what_waits_and_what_runs_is_told() -> None:
+    desk = Desk()
+    desk.arrive(*(a_request() for _ in range(6)))
+    desk.tick()
+
+    load = desk.former.load(1 * MS)
+
+    # Four rows run for 5 ms since 0, two wait.
+    assert (load.slots, load.free_us) == (1, [4 * MS])
+    assert [(queue.requests, queue.rows, queue.oldest_us) for queue in load.queues] == [
+        (2, 2, 1 * MS)
+    ]
