@@ -8,14 +8,14 @@ from headrace.wire import Heartbeat, Role, ServiceState
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.routing import HEARD_PATIENT_US, LaneRouter
 
-__all__ = ["Admission"]
+__all__ = ["NO_FORMER", "Admission"]
 
 PRODUCE_US = 2_000
 """From a request's head to its append; a former measures the hops after that."""
 INGRESS_HEARD_US = 2_000_000
 LAG_MEMORY = 0.8
 
-_NO_FORMER = "no batch former was heard of lately"
+NO_FORMER = "no batch former was heard of lately"
 
 
 class Admission:
@@ -69,7 +69,7 @@ class Admission:
         """The lane to send a request to, or why it is refused."""
         candidates = self._router.candidates(limit_us, lanes)
         if not candidates:
-            return refuse(Reason.NO_FORMER, _NO_FORMER)
+            return refuse(Reason.NO_FORMER, NO_FORMER)
         verdict = self._door.decide(
             candidates,
             self._price(served),

@@ -27,6 +27,7 @@ class Exchange(ABC):
     __slots__ = (
         "client_id",
         "destination",
+        "doubt",
         "head",
         "lane",
         "limit_us",
@@ -53,6 +54,8 @@ class Exchange(ABC):
         """The body's ``id``."""
         self.refusal: Refusal | None = None
         """Decided before the body was read; the body is dropped."""
+        self.doubt: Refusal | None = None
+        """What refuses it, unless its body says otherwise."""
         self.destination: Destination | None = None
         """None: it named no version that may be asked."""
         self.priority = Priority.STANDARD

@@ -14,7 +14,7 @@ from headrace.clock import Clock
 from headrace.domain import Reason
 from headrace.errors import BusError, RequestError
 from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
-from services.ingress.admitting import Admission
+from services.ingress.admitting import NO_FORMER, Admission
 from services.ingress.answers import refusal_answer, result_answer
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -186,6 +186,8 @@ class Handler:
         except RequestError as error:
             return refuse(Reason(error.reason), str(error))
         exchange.destination = destination
+        if not self._fleet.router.lanes_patient:
+            return refuse(Reason.NO_FORMER, NO_FORMER)
         if len(self.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
@@ -199,7 +201,12 @@ class Handler:
             or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
-        return self._find_lane(exchange, exchange.started_us)
+        refusal = self._find_lane(exchange, exchange.started_us)
+        if refusal is not None and not (head.timeout_us and head.priority is not None):
+            # The body may ask for more time, or more urgently, than the head.
+            exchange.doubt = refusal
+            return None
+        return refusal
 
     def _find_lane(self, exchange: Exchange, now_us: int) -> Refusal | None:
         destination = exchange.destination
@@ -222,11 +229,13 @@ class Handler:
         assert destination is not None
         if head.encoding:
             body = decompressed(body, head.encoding, self.limits.http_body_bytes_max)
+        if exchange.doubt is not None and not _overrides(body):
+            return exchange.doubt
         parsed = destination.parser.parse(head, body)
         exchange.client_id = parsed.client_id
         exchange.wanted = parsed.wanted
         now_us = self.clock.now_us()
-        if parsed.timeout_us or parsed.priority is not None:
+        if exchange.doubt or parsed.timeout_us or parsed.priority is not None:
             # What the body says wins over the head, by which it was let in.
             exchange.limit_us = parsed.timeout_us or exchange.limit_us
             if parsed.priority is not None:
@@ -304,3 +313,9 @@ class Handler:
 
 def _log_unavailable(error: BusError) -> Refusal:
     return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {error}")
+
+
+def _overrides(body: bytes | bytearray) -> bool:
+    """Whether the body may say what the head did not; looked for without parsing,
+    since under overload most requests end here."""
+    return b'"timeout"' in body or b'"priority"' in body
