@@ -154,6 +154,21 @@ def test_what_waits_for_a_removed_version_is_refused(
     assert answer.reason is Reason.MODEL_UNAVAILABLE
 
 
+def test_what_waits_for_a_model_that_is_gone_is_refused_too(
+    pool: Pool, start_former: StartFormer
+) -> None:
+    served = pool.announce(0)
+    pool.withdraw(0)
+    waiting = pool.requests(1, served)[0]
+    replies = pool.reading(pool.topics.replies)
+    start_former(pool)
+
+    answer = until("a reply", lambda: replies.answers().get(waiting))
+
+    assert answer.reason is Reason.MODEL_UNAVAILABLE
+    until("it is committed", lambda: pool.depth().committed == 1)
+
+
 def queued(pool: Pool) -> set[Priority]:
     return {queue.priority for queue in queues(pool)}
 

@@ -170,3 +170,22 @@ def test_what_a_dead_worker_held_runs_elsewhere(
     assert sorted({each for batch in batches for each in batch.ids}) == sorted(sent)
     assert max(max(batch.attempts) for batch in batches) == 2
     until("all is committed", lambda: pool.depth().committed == 8)
+
+
+def test_a_worker_that_falls_silent_is_missed_also_when_it_was_the_last(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    former = start_former(pool)
+    former.heard("lane.active")
+    sent = pool.requests(4, served, timeout_s=60.0)
+    dead = start_worker(pool)
+    lost = dead.next_batch()
+
+    dead.crash()
+    former.heard("slot.silent", slot=0)
+    batches = start_worker(pool, previous_exit="signal:SIGKILL").serve(4)
+
+    assert lost.ids
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+    until("all is committed", lambda: pool.depth().committed == 4)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import pytest
 
-from headrace.broker import KafkaLeader, KafkaReader, TopicPartition
+from headrace.broker import (
+    KafkaLeader,
+    KafkaReader,
+    LogRange,
+    Record,
+    TopicPartition,
+)
 from headrace.clock import SystemClock
 from headrace.delivery.decisions import Commit, CommitEntry
 from headrace.delivery.events import CommitEnded, CommitOutcome, PositionsFetched
@@ -88,6 +95,64 @@ def test_records_from_before_a_move_are_told_from_those_after_it(
     assert (before.change, before.records[0].offset) == (first, 0)
     assert (after.change, after.records[0].offset) == (second, 7)
     assert second == first + 1
+
+
+class HeldReader:
+    """A reader whose reads take until they are let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Semaphore(0)
+        self._position = 0
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        (self._position,) = positions.values()
+
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def read(self, records_max: int, timeout_s: float) -> list[Record]:
+        del records_max, timeout_s
+        position = self._position
+        self.entered.release()
+        assert self.let_go.acquire(timeout=10)
+        return [Record("t", 0, position, 0, None, None, [])]
+
+    def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
+        raise NotImplementedError
+
+    def log_ranges(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, LogRange]:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+def test_a_move_asked_for_during_a_read_counts_from_the_next_one() -> None:
+    inbox: Inbox[Message] = Inbox()
+    reader = HeldReader()
+    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=1)
+    first = consuming.read({TopicPartition("t", 0): 0})
+    consuming.start()
+    assert reader.entered.acquire(timeout=10)
+
+    second = consuming.read({TopicPartition("t", 0): 7})
+    for _ in range(3):
+        reader.let_go.release()
+    batches = [Ear(inbox).batch_after(change) for change in (first, second)]
+    inbox.close()
+    for _ in range(100):
+        reader.let_go.release()
+    consuming.stop()
+
+    assert [(batch.change, batch.records[0].offset) for batch in batches] == [
+        (first, 0),
+        (second, 7),
+    ]
 
 
 def test_a_position_outside_the_log_is_reported_with_what_is_there(

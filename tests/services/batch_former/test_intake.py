@@ -1,0 +1,158 @@
+"""Which records are a lane's."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from headrace.broker import Record
+from headrace.clock import SystemClock
+from headrace.delivery import Lane
+from headrace.delivery.decisions import Decision
+from headrace.delivery.events import ClaimSeen, Completed, Event
+from headrace.domain import HopsMeasured, Left, RequestRejected
+from headrace.registry import Catalog
+from headrace.scheduling import BatchFormer, SchedulingSettings
+from headrace.telemetry import FormerMetrics, MetricsRegistry, ProcessMetrics
+from headrace.wire import (
+    Claim,
+    RequestDecoder,
+    Topics,
+    encode_completion,
+    encode_json,
+)
+from services.batch_former.acting import Acting
+from services.batch_former.early import EarlyRequests
+from services.batch_former.inbox import Channel
+from services.batch_former.intake import Intake
+from services.batch_former.lanes import Lanes, OwnedLane, Route
+from services.batch_former.measuring import Measuring
+from services.batch_former.messages import ReadBatch
+
+TOPICS = Topics("p")
+FORMER = "ab" * 16
+
+
+class Listening:
+    """In place of a lane's decisions: what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+
+    def handle(self, event: Event, now_us: int) -> list[Decision]:
+        del now_us
+        self.told.append(event)
+        return []
+
+
+class Telling:
+    """In place of what carries decisions out: there are none."""
+
+    def tell(self, owned: OwnedLane, event: Event, now_us: int) -> None:
+        assert owned.core.handle(event, now_us) == []
+
+
+class Scene:
+    """One lane, number 0, and an intake that tells it."""
+
+    def __init__(self) -> None:
+        self.core = Listening()
+        scheduler = BatchFormer(SchedulingSettings(), batch_ids=iter(()))
+        self.owned = OwnedLane(0, 1, cast(Lane, self.core), scheduler)
+        self.lanes = Lanes()
+        self.lanes.owned[0] = self.owned
+        registry = MetricsRegistry()
+        catalog = Catalog()
+        decoder = RequestDecoder(
+            TOPICS,
+            version_of=catalog.lookup,
+            partitions_of=lambda _: 1,
+            to_mono=lambda log_us: log_us,
+        )
+        self.intake = Intake(
+            TOPICS,
+            self.lanes,
+            cast(Acting, Telling()),
+            catalog,
+            decoder=decoder,
+            early=EarlyRequests(lambda log_us: log_us),
+            measuring=Measuring(
+                TOPICS,
+                FormerMetrics(registry),
+                ProcessMetrics(registry),
+                HopsMeasured(0, 0),
+            ),
+            former=FORMER,
+        )
+
+    def reads_requests(self, *offsets: int, change: int, partition: int = 2) -> None:
+        topic = TOPICS.requests("m")
+        records = [
+            Record(topic, partition, offset, 0, None, b"", []) for offset in offsets
+        ]
+        batch = ReadBatch(Channel.STANDARD, records, change)
+        self.intake.take_requests(batch, SystemClock().now_us())
+
+    def reads_completions(self, *records: Record, change: int) -> None:
+        batch = ReadBatch(Channel.COMPLETIONS, list(records), change)
+        self.intake.take_completions(batch, 0)
+
+    def offsets(self) -> list[int]:
+        return [
+            event.source.offset
+            for event in self.core.told
+            if isinstance(event, RequestRejected)
+        ]
+
+
+def a_completion(offset: int, lane: int = 0) -> Record:
+    return Record(
+        TOPICS.completions, lane, offset, 0, None, encode_completion(Left(0, 1)), []
+    )
+
+
+def a_claim(offset: int, former: str) -> Record:
+    claim = encode_json(Claim("i", former, "h", 1, 0))
+    return Record(TOPICS.lanes, 0, offset, 0, None, claim, [])
+
+
+def test_requests_from_before_the_reader_moved_are_dropped() -> None:
+    scene = Scene()
+    scene.lanes.routes[TOPICS.requests("m"), 2] = Route(scene.owned, 5)
+
+    scene.reads_requests(1, 2, change=4)
+    scene.reads_requests(8, 9, change=5)
+    scene.reads_requests(10, change=5, partition=1)
+
+    assert scene.offsets() == [8, 9]
+
+
+def test_completions_count_from_the_change_that_asked_for_them() -> None:
+    scene = Scene()
+    scene.reads_completions(a_completion(1), change=9)
+    scene.owned.completions_change = 3
+
+    scene.reads_completions(a_completion(2), change=2)
+    scene.reads_completions(a_completion(7), a_completion(8, lane=1), change=3)
+
+    assert scene.core.told == [Completed(7, Left(0, 1))]
+    assert scene.owned.completions_at == 8
+
+
+def test_a_completion_that_cannot_be_read_is_passed_over() -> None:
+    scene = Scene()
+    scene.owned.completions_change = 1
+    broken = Record(TOPICS.completions, 0, 4, 0, None, b"\xff", [])
+
+    scene.reads_completions(broken, a_completion(5), change=1)
+
+    assert scene.core.told[1:] == [Completed(5, Left(0, 1))]
+    assert scene.owned.completions_at == 6
+
+
+def test_only_another_formers_claim_is_told() -> None:
+    scene = Scene()
+    scene.owned.completions_change = 1
+
+    scene.reads_completions(a_claim(3, FORMER), a_claim(4, "cd" * 16), change=1)
+
+    assert scene.core.told == [ClaimSeen(4)]
