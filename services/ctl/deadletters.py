@@ -137,6 +137,7 @@ def list_letters(  # noqa: PLR0913 - its options
 @app.command
 def show(
     name: str,
+    /,
     *,
     models: Models = (),
     bootstrap: str | None = None,

@@ -46,6 +46,7 @@ _MEMBERS_SHOWN = 40
 
 def explain(
     name: str,
+    /,
     *,
     from_: Annotated[
         str | None, Parameter(name="--from", allow_leading_hyphen=True)

@@ -1,117 +1,121 @@
-"""The commands that ask a running platform."""
+"""The tools of an operator, on a platform that has answered."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pytest
 
-from tests.end_to_end.platforms import Platform
+from headrace.broker import KafkaAdmin
+from headrace.lifecycle import BusSettings
+from headrace.wire import results_topic
+from tests.end_to_end.platforms import Platform, eventually
+from tests.end_to_end.test_records import addsub_request, put
 
 pytestmark = pytest.mark.kafka
 
 
-def headrace(
-    platform: Platform, *arguments: str, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "services.ctl", *arguments],
-        input=stdin,
+def headrace(platform: Platform, *arguments: str) -> tuple[int, Any]:
+    """Exit status, and the document on stdout."""
+    servers = platform.document.bootstrap_servers
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "services.ctl", *arguments),
+            *("--bootstrap", servers),
+        ],
         capture_output=True,
         text=True,
         timeout=60,
-        env={
-            **os.environ,
-            "HEADRACE_URL": platform.url,
-            "KAFKA_BOOTSTRAP_SERVERS": platform.document.bootstrap_servers,
-        },
         check=False,
     )
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
 
 
-def test_models_say_what_is_served_and_why_not(platform: Platform) -> None:
-    done = headrace(platform, "models", "--output", "json")
+def test_what_was_answered_passes_the_audit(platform: Platform) -> None:
+    for value in range(20):
+        platform.infer("rowmean", {"X": np.full((1, 8), value, np.float32)})
 
-    assert done.returncode == 0, done.stderr
-    rows = {(row["model"], row["version"]): row for row in json.loads(done.stdout)}
-    served = rows["lookup", "1"]
-    assert (served["slots"], served["max_batch"]) == ({"ready": [0]}, 8)
-    assert set(served["run_ms"]) == {"1", "2", "3", "8"}
-    refused = rows["refused", "1"]
-    assert refused["slots"] == {"refused": [0]}
-    assert "FancyOp" in refused["reasons"][0]
+    status, report = headrace(
+        platform, "audit", "--from", "-5m", "--model", "rowmean", "--json"
+    )
+
+    assert report["findings"] == []
+    assert (status, report["is_truncated"]) == (0, False)
+    assert report["counts"]["successes"] >= 20
+    assert report["counts"]["commits"] > 0
 
 
-def test_topics_show_every_priority_of_a_model(platform: Platform) -> None:
-    platform.post("lookup/infer", LOOKUP)
+def test_a_request_and_its_batch_are_explained(platform: Platform) -> None:
+    body = {
+        "id": uuid4().hex,
+        "inputs": [
+            {"name": "X", "shape": [2, 4], "datatype": "FP32", "data": [1.0] * 8}
+        ],
+    }
+    answer = platform.post("quick/infer", body)
+    request_id = answer.headers["headrace-request-id"]
 
-    done = headrace(platform, "topics", "--output", "json")
+    def explained(name: str) -> Any:
+        return headrace(platform, "explain", name, "--output", "json")[1]
 
-    assert done.returncode == 0, done.stderr
-    rows = [row for row in json.loads(done.stdout) if row["model"] == "lookup"]
-    assert [row["priority"] for row in rows] == [
-        "realtime",
-        "interactive",
-        "standard",
-        "bulk",
+    eventually(lambda: len(explained(request_id)["steps"]) == 4)
+    trail = explained(request_id)
+    assert (trail["id"], trail["client_id"]) == (request_id, body["id"])
+    asked, sent, *ends = [step["what"] for step in trail["steps"]]
+    assert asked == "asked"
+    assert {end.partition(":")[0] for end in ends} >= {"answered"}
+    assert explained(str(body["id"])) == trail
+
+    batch_id = sent.split("in batch ")[1][:32]
+    batch = explained(batch_id)
+    assert batch["batch"] == batch_id
+    assert request_id in {member["id"] for member in batch["members"]}
+    assert batch["ran"]["run_us"] >= 20_000
+    assert batch["sent"]["predicted_us"] > 0
+    assert all(member["queued_us"] is not None for member in batch["members"])
+
+
+def test_a_dead_letter_is_put_back_once_its_cause_is_gone(platform: Platform) -> None:
+    bus = BusSettings(bootstrap_servers=platform.document.bootstrap_servers)
+    job, identity = uuid4().hex[:8], uuid4().hex
+    results = results_topic(bus.topics, "acme", job, bus)
+    put(
+        bus.connection("test"),
+        "addsub",
+        addsub_request(typed=False).SerializeToString(),
+        [("ce_id", identity.encode()), ("reply-topic", results.name.encode())],
+    )
+
+    def found() -> tuple[int, Any]:
+        return headrace(platform, "deadletters", "show", identity, "--output", "json")
+
+    eventually(lambda: found()[0] == 0)
+    (details,) = found()[1]
+    assert details["row"]["reason"] == "reply_address"
+    assert [each["name"] for each in details["payload"]["inputs"]] == [
+        "INPUT0",
+        "INPUT1",
     ]
-    assert all(row["lane"] == 0 and row["held"] is not None for row in rows)
-    assert rows[2]["end"] > 0
-    assert rows[0]["end"] == rows[0]["waiting"] == 0
 
+    KafkaAdmin(bus.connection("test")).create_topics([results], 20)
 
-LOOKUP = {
-    "inputs": [{"name": "IDX", "datatype": "INT64", "shape": [1, 1], "data": [3]}]
-}
+    def redriven() -> tuple[int, str]:
+        status, (row,) = headrace(
+            platform, "deadletters", "redrive", identity, "--output", "json"
+        )
+        return status, row["fate"]
 
+    assert redriven() == (0, "sent")
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin"),
-    [
-        (["--input", "IDX=[[3]]"], ""),
-        (["--input", "IDX=3"], ""),
-        (["-i", json.dumps(LOOKUP)], ""),
-        (["--input", "-"], json.dumps(LOOKUP)),
-    ],
-)
-def test_infer_takes_input_as_people_write_it(
-    platform: Platform, arguments: list[str], stdin: str
-) -> None:
-    done = headrace(
-        platform, "infer", "lookup", *arguments, "--output", "json", stdin=stdin
-    )
+    def ends() -> list[str]:
+        trail = headrace(platform, "explain", identity, "--output", "json")[1]
+        return [step["what"] for step in trail["steps"]]
 
-    assert done.returncode == 0, done.stderr
-    (output,) = json.loads(done.stdout)["outputs"]
-    assert output["data"] == [12, 13, 14, 15]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "sentence"),
-    [
-        (["lookup"], 2, "it takes IDX (INT64 [-1, 1])"),
-        (["lookup", "--input", "X=1"], 2, "there is no input 'X': it takes IDX."),
-        (["lookup", "--input", "IDX=[[1],[2,3]]"], 2, "rows differ in length"),
-        (["lookup", "--input", "IDX=[1000000]"], 1, "400: "),
-        (["nothing", "--input", "X=1"], 1, "404: unknown model 'nothing'"),
-    ],
-)
-def test_infer_says_in_one_sentence_what_is_wrong(
-    platform: Platform, arguments: list[str], status: int, sentence: str
-) -> None:
-    done = headrace(platform, "infer", *arguments)
-
-    assert (done.returncode, done.stdout) == (status, "")
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_strings_need_no_quotes(platform: Platform) -> None:
-    done = headrace(
-        platform, "infer", "identity_bytes", "--input", "X=größe", "--output", "json"
-    )
-
-    assert json.loads(done.stdout)["outputs"][0]["data"] == ["größe"]
+    eventually(lambda: "answered: success" in ends())
+    assert redriven() == (0, "redriven")

@@ -29,7 +29,18 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
     done = headrace("--help", cwd=tmp_path)
 
     assert done.returncode == 0
-    for command in ("demo", "doctor", "down", "infer", "models", "topics", "up"):
+    for command in (
+        "audit",
+        "deadletters",
+        "demo",
+        "doctor",
+        "explain",
+        "down",
+        "infer",
+        "models",
+        "topics",
+        "up",
+    ):
         assert f" {command} " in done.stdout
 
 
@@ -47,6 +58,12 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
         (["up", "--ingress", "0"], "--ingress is 0, and at least 1 is needed."),
         (["up", "--bogus"], "Unknown option: --bogus."),
         (["infer", "m", "--input", "no-such-file"], "no-such-file cannot be read"),
+        (["audit", "--from", "yesterday"], "--from yesterday is no instant: write"),
+        (["audit", "--to", "-2h"], "--to -2h is not after --from -1h."),
+        (["deadletters", "redrive"], "name at least one request"),
+        (["deadletters", "list", "--last", "0"], "--last is 0, and at least 1 is"),
+        (["deadletters", "list", "--reason", "x"], "Invalid value"),
+        (["explain"], 'Command "explain" parameter NAME requires an argument.'),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_status_2(
@@ -88,7 +105,17 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert done.stderr.endswith("choose another port with --http-port.\n")
 
 
-@pytest.mark.parametrize("command", [["models"], ["topics"], ["infer", "m"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["models"],
+        ["topics"],
+        ["infer", "m"],
+        ["audit"],
+        ["deadletters", "list"],
+        ["explain", "x"],
+    ],
+)
 def test_commands_say_how_to_start_a_platform(
     tmp_path: Path, command: Sequence[str]
 ) -> None:
