@@ -61,7 +61,7 @@ HEARTBEATS = [
                 lane=0,
                 epoch=4,
                 active=True,
-                load=Load(slots=2, running_us=1500),
+                load=Load(slots=2, free_us=[0, 1500]),
                 request_us=1,
                 control_us=2,
                 response_us=3,
