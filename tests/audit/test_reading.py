@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.audit import AuditLimits, Kind, Report
+from headrace.audit import AuditLimits, Kind, Report, reading
 from headrace.broker import TopicPartition
-from headrace.domain import Priority
+from headrace.domain import Priority, Source
 from headrace.wire import Outgoing
 from tests.audit.cluster import MODEL, Cluster
 
@@ -122,8 +122,11 @@ def test_a_range_and_a_model_are_all_that_is_judged(cluster: Cluster) -> None:
     cluster.ask("after", limit_ms=SHORT_MS)
     cluster.pass_time(TIME_MS)
 
+    cluster.commit(Source(cluster.topics.requests("other"), 2, 0), above=0)
+
     report = cluster.audit(from_us, to_us, [MODEL])
     assert found(report) == {Kind.UNANSWERED: ["within"]}
+    assert report.counts.commits == 0
     assert (report.from_us, report.to_us) == (from_us, to_us)
     report = cluster.audit(from_us, to_us)
     assert found(report) == {Kind.UNANSWERED: ["within", "other"]}
@@ -207,3 +210,20 @@ def test_an_installation_that_is_not_there_is_clean(cluster: Cluster) -> None:
     report = cluster.audit()
     assert report.is_clean
     assert report.counts.requests == 0
+
+
+def test_without_the_coordinators_log_present_offsets_are_held_against_the_evidence(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "COMMITS_TOPIC", "not.for.you")
+    answered, open_ = cluster.ask("answered"), cluster.ask("open")
+    cluster.commit(open_)
+    cluster.pass_time(200)
+    cluster.answer("answered")
+
+    report = cluster.audit()
+
+    # When the commit was made nobody knows any more; now "answered" has its end.
+    assert found(report) == {Kind.COMMITTED_PAST: ["open"]}
+    assert "only the offsets committed at the start" in report.warnings[0]
+    assert answered.offset < open_.offset

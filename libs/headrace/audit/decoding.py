@@ -97,8 +97,8 @@ class EventDecoder:
         try:
             deadline_us, _ = deadline_of(record, headers, timeout_us)
         except RequestError:
-            # It is poison, and its end is due at once.
-            deadline_us = record.timestamp_us + timeout_us
+            # It is poison, which has no more time than others.
+            deadline_us, _ = deadline_of(record, {}, timeout_us)
         return Asked(
             place=_place(record),
             at_us=record.timestamp_us,

@@ -64,6 +64,7 @@ _ADDRESSES = frozenset({TopicKind.REPLIES, TopicKind.RESULTS})
 
 
 Progress = Callable[[int, int], None]
+Wanted = Callable[[TopicPartition], bool]
 
 
 class AuditRange(NamedTuple):
@@ -103,7 +104,7 @@ def audit_log(
     is_wanted = _chosen(topics, wanted.models, there, groups)
     history = History(connection, is_wanted, wanted.from_us, timeout_s=TIMEOUT_S)
     try:
-        reading = _Reading(topics, wanted, decoder, judge, history)
+        reading = _Reading(topics, wanted, decoder, judge, history, is_wanted)
         read_to_us = reading.run(progress, now_us)
     finally:
         history.close()
@@ -128,7 +129,9 @@ class _Reading:
         decoder: EventDecoder,
         judge: Audit,
         history: History,
+        is_wanted: Wanted,
     ) -> None:
+        self._is_wanted = is_wanted
         self._topics = topics
         self._wanted = wanted
         self._decoder = decoder
@@ -172,6 +175,10 @@ class _Reading:
                 self._judge.warn(f"{place} cannot be read: {error}")
             self._undecodable[record.topic] += 1
             return
+        if isinstance(event, Committed) and not self._is_wanted(
+            TopicPartition(event.topic, event.partition)
+        ):
+            return
         if event is not None:
             self._judge.take(event)
 
@@ -196,7 +203,7 @@ class _Reading:
 
 def _chosen(
     topics: Topics, models: Collection[str], there: Mapping[str, int], groups: list[str]
-) -> Callable[[TopicPartition], bool]:
+) -> Wanted:
     chosen = {COMMITS_TOPIC: set[int]()}
     if COMMITS_TOPIC in there:
         count = there[COMMITS_TOPIC]

@@ -19,7 +19,7 @@ from headrace.broker.reader import (
     reader_config,
     record_of,
 )
-from headrace.errors import BusError, BusTimeout
+from headrace.errors import BusError, BusTimeout, OffsetOutOfRange
 
 __all__ = ["Extent", "History", "records_at", "records_since"]
 
@@ -266,6 +266,13 @@ class History:
         if error is not None and error.name() != "_PARTITION_EOF":
             if error.retriable():
                 return None
+            if error.name() == "_AUTO_OFFSET_RESET":
+                raise OffsetOutOfRange(
+                    f"retention has removed what was about to be read of {topic} "
+                    f"[{partition}]: begin at a later instant",
+                    topic=topic or "",
+                    partition=partition or 0,
+                )
             raise bus_error(error, f"read {topic} [{partition}]")
         assert topic is not None
         assert partition is not None
