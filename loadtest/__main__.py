@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +73,7 @@ def bench(*scenarios: str, options: Options = Options()) -> int:
 def _bench(name: str, options: Options, console: Console) -> int:
     """How many targets were missed."""
     scenario, stem = read_scenario(name), Path(name).stem
-    kind, command = generator_command(options.generator, options.out)
+    command = generator_command(options.generator, options.out)
     test = Bench(
         scenario,
         command,
@@ -86,7 +87,7 @@ def _bench(name: str, options: Options, console: Console) -> int:
     judged = judge(scenario, summaries)
     print_report(scenario.title, summaries, judged, read_baseline(stem), console)
     page = write_report(options.out, stem, scenario.title, summaries, judged)
-    console.print(f"generator: {kind}; report: {page}")
+    console.print(f"sent by {shlex.join(command)}; report: {page}")
     if options.keep:
         write_baseline(stem, summaries)
     return sum(not each.met for each in judged)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from loadtest.references import Floor
 from loadtest.stream import OK, UNANSWERED, WRONG, Records
 
 __all__ = [
@@ -169,7 +170,9 @@ def timeline_of(records: Records, *, sent_s: float, slo_ms: float) -> Timeline:
     return windows
 
 
-def derived(streams: Sequence[Figures], host: Host, capacity: float) -> dict[str, Any]:
+def derived(
+    streams: Sequence[Figures], host: Host, capacity: float, floor: Floor
+) -> dict[str, float]:
     """The figures that targets and baselines name. Ratios to the bare accelerator
     take the better of its two runs."""
     first = streams[0]
@@ -195,6 +198,9 @@ def derived(streams: Sequence[Figures], host: Host, capacity: float) -> dict[str
         found[f"{service}_us"] = cost
     ours = [cost for service, cost in host.cpu_us.items() if service != "generator"]
     found["cpu_us"] = sum(ours)
+    found["floor_us"] = floor.us
+    found["cpu_of_floor"] = sum(ours) / floor.us
+    found["answered_of_floor"] = first.answered / floor.per_second
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -1,8 +1,7 @@
 """Sends one stream of requests; a process of its own: ``python -m loadtest.generator``.
 
-Reads a :class:`loadtest.stream.Stream` from stdin and writes
-:class:`loadtest.stream.Records` to stdout. Latency counts from the scheduled arrival,
-so a server that stalls does not slow down the questions (coordinated omission).
+It speaks as :mod:`loadtest.stream` says. Latency counts from the scheduled arrival, so
+a server that stalls does not slow down the questions (coordinated omission).
 
 One thread and a loop of its own on epoll, since asyncio's spends more per request
 than some servers do; what this one spends is in README.md.
@@ -21,7 +20,9 @@ from collections import deque
 
 from loadtest.stream import (
     CONNECT_FAILED,
+    NUMBER,
     OK,
+    READY,
     RESET,
     UNANSWERED,
     WRONG,
@@ -82,7 +83,7 @@ class _Connection:
 
 
 class Generator:
-    """One stream. ``run`` returns after the drain, or when all is answered."""
+    """One stream: connects when it is made, sends in ``run``."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -99,14 +100,16 @@ class Generator:
         self._sent = array("q")
         self._ended = array("q")
         self._outcome = array("q")
-
-    def run(self) -> Records:
-        stream = self._stream
+        self._start_ns = 0
         for number in range(stream.connections if self._closed_loop else stream.opened):
             connection = self._connect(number % len(stream.addresses), number)
             if not self._closed_loop:
                 self._take_next(connection)
-        time.sleep(max(0, stream.start_ns - time.monotonic_ns()) / 1e9)
+
+    def run(self, start_ns: int) -> Records:
+        """Returns after the drain, or when all is answered."""
+        self._start_ns = start_ns
+        time.sleep(max(0, start_ns - time.monotonic_ns()) / 1e9)
         cpu_ns = time.process_time_ns()
         if self._closed_loop:
             self._run_closed_loop()
@@ -124,7 +127,7 @@ class Generator:
         )
 
     def _now(self) -> int:
-        return time.monotonic_ns() - self._stream.start_ns
+        return time.monotonic_ns() - self._start_ns
 
     def _run_closed_loop(self) -> None:
         stream = self._stream
@@ -342,11 +345,16 @@ def _answer_in(data: bytes) -> tuple[Outcome, bool] | None:
 
 
 def main() -> None:
-    generator = Generator(Stream.decode(sys.stdin.buffer.read()))
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    (size,) = NUMBER.unpack(source.read(NUMBER.size))
+    generator = Generator(Stream.decode(source.read(size)))
     gc.collect()
     gc.freeze()
     gc.disable()
-    sys.stdout.buffer.write(generator.run().encode())
+    sink.write(READY)
+    sink.flush()
+    (start_ns,) = NUMBER.unpack(source.read(NUMBER.size))
+    sink.write(generator.run(start_ns).encode())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ _INPUT = "x"
 _VARIANTS = 64
 """Different tensors per shape, so that a mixed-up answer is seen."""
 
-_MLP_SIZES = (64, 256, 256, 10)
+_WIDTH = 64
+_MLP_SIZES = (_WIDTH, 256, 256, 10)
 
 
 def write_models(folder: Path, models: dict[str, Model]) -> None:
@@ -59,25 +60,26 @@ def manifest_of(model: Simulated) -> Manifest:
     )
 
 
-def prepare(stream: Stream, model: Model, host: str, seed: int) -> list[Prepared]:
+def prepare(stream: Stream, model: Model, seed: int) -> list[Prepared]:
     """Requests of one row each, their shapes in turn."""
-    own = (_MLP_SIZES[0],) if isinstance(model, Mlp) else model.shape
-    shapes: Sequence[tuple[int, ...]] = stream.shapes or (own,)
+    own = (_WIDTH,) if isinstance(model, Mlp) else model.shape
+    usual = tuple(_WIDTH if size < 0 else size for size in own)
+    shapes: Sequence[tuple[int, ...]] = stream.shapes or (usual,)
     dice = np.random.default_rng(seed)
     return [
-        _prepared(stream, dice.random((1, *shape), np.float32), host, model)
+        _prepared(stream, dice.random((1, *shape), np.float32), model)
         for _ in range(_VARIANTS)
         for shape in shapes
     ]
 
 
 def _prepared(
-    stream: Stream, row: np.ndarray[tuple[int, ...]], host: str, model: Model
+    stream: Stream, row: np.ndarray[tuple[int, ...]], model: Model
 ) -> Prepared:
     request = infer_request({_INPUT: row})
     lines = [
         f"POST /v2/models/{stream.model}/infer HTTP/1.1",
-        f"host: {host}",
+        "host: 127.0.0.1",
         "content-type: application/octet-stream",
         *(f"{name}: {value}" for name, value in request.headers.items()),
         f"content-length: {len(request.body)}",
@@ -113,7 +115,7 @@ def _mlp() -> bytes:
     graph = helper.make_graph(
         nodes,
         "mlp",
-        [helper.make_tensor_value_info(_INPUT, TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info(_INPUT, TensorProto.FLOAT, ["n", _WIDTH])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
         constants,
     )

@@ -105,7 +105,7 @@ class Stream(BaseModel, frozen=True, extra="forbid"):
     steps: tuple[Step, ...] = ()
 
     shapes: tuple[tuple[PositiveInt, ...], ...] = ()
-    """Shapes of a row, in turn; absent: the model's own."""
+    """Shapes of a row, in turn; absent: the model's own, 64 where that varies."""
 
     priority: Literal["realtime", "interactive", "standard", "bulk"] = "standard"
     timeout_ms: PositiveInt | None = None

@@ -1,7 +1,10 @@
 """What a generator process reads from stdin and writes to stdout.
 
-Two generators speak this: ``generator.py`` everywhere, and ``generator.c`` where
-there is a C compiler. Integers are int64, little-endian; times are nanoseconds.
+It reads the number of bytes of a Stream and the Stream, connects, writes ``ready`` and
+a line feed, reads the instant at which to start (of the machine's monotonic clock),
+sends, and writes Records. Two generators speak this: ``generator.py`` everywhere, and
+``generator.c`` where there is a C compiler. Integers are int64, little-endian; times
+are nanoseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from typing import NamedTuple
 
 __all__ = [
     "CONNECT_FAILED",
+    "NUMBER",
     "OK",
+    "READY",
     "RESET",
     "UNANSWERED",
     "WRONG",
@@ -22,6 +27,9 @@ __all__ = [
     "Records",
     "Stream",
 ]
+
+NUMBER = struct.Struct("<q")
+READY = b"ready\n"
 
 OK = 200
 UNANSWERED = 0
@@ -36,7 +44,7 @@ WRONG = -3
 """Status 200, and not the answer to this request."""
 
 _CLOSED_LOOP = -1
-_HEAD = struct.Struct("<8q")
+_HEAD = struct.Struct("<7q")
 _PAIR = struct.Struct("<2q")
 
 
@@ -68,8 +76,6 @@ class Stream:
     """Closed loop: how many; open loop: at most so many, what is more waits."""
     opened: int
     """Open loop: so many are open from the start, as a client's pool is."""
-    start_ns: int
-    """Of the machine's monotonic clock."""
     send_ns: int
     """A closed loop sends for so long."""
     drain_ns: int
@@ -86,7 +92,6 @@ class Stream:
                 len(self.requests),
                 self.connections,
                 self.opened,
-                self.start_ns,
                 self.send_ns,
                 self.drain_ns,
                 count,
@@ -104,7 +109,7 @@ class Stream:
 
     @classmethod
     def decode(cls, data: bytes) -> Stream:
-        hosts, count, connections, opened, *times, arrivals = _HEAD.unpack_from(data)
+        hosts, count, *numbers, arrivals = _HEAD.unpack_from(data)
         at = _HEAD.size
         addresses = []
         for _ in range(hosts):
@@ -121,7 +126,16 @@ class Stream:
             )
             at += wire + end
         column = None if arrivals == _CLOSED_LOOP else array("q", data[at:])
-        return cls(addresses, requests, connections, opened, *times, column)
+        connections, opened, send_ns, drain_ns = numbers
+        return cls(
+            addresses,
+            requests,
+            connections,
+            opened,
+            send_ns,
+            drain_ns,
+            column,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +165,12 @@ class Records:
         count, connections, cpu_ns = struct.unpack_from("<3q", data)
         at, size = 24, 8 * count
         columns = [
-            array("q", data[start : start + size])
-            for start in range(at, at + 4 * size, size)
+            array("q", data[at + place * size : at + (place + 1) * size])
+            for place in range(4)
         ]
         outcomes = []
         for line in data[at + 4 * size :].decode().splitlines():
             status, _, reason = line.partition(" ")
             outcomes.append(Outcome(int(status), reason))
-        if not count:
-            columns = [array("q") for _ in range(4)]
         scheduled, sent, ended, outcome = columns
         return cls(scheduled, sent, ended, outcome, outcomes, connections, cpu_ns)

@@ -26,17 +26,18 @@ class Watch:
     """From before the first request to after the last answer of a run; processor
     time is taken at the run's start and end exactly."""
 
-    def __init__(self, running: Running, model: str) -> None:
+    def __init__(self, running: Running, model: str, seconds: float) -> None:
         self._running = running
         self._model = model
+        self._seconds = seconds
         self._log = running.log_bytes()
         self._counted = self._count()
         self._taken: list[processes.Usage] = []
         self._thread = threading.Thread(name="watch")
         running.restarts()
 
-    def begin(self, start_ns: int, seconds: float) -> None:
-        instants = (start_ns, start_ns + round(seconds * 1e9))
+    def begin(self, start_ns: int) -> None:
+        instants = (start_ns, start_ns + round(self._seconds * 1e9))
         self._thread = threading.Thread(
             target=self._take, args=(instants,), name="watch"
         )
@@ -53,7 +54,7 @@ class Watch:
         if len(self._taken) < 2:
             raise ProcessLookupError("a service ended while it was measured")
         before, after = self._taken
-        seconds = (after.at_ns - before.at_ns) / 1e9
+        seconds = self._seconds
         answered = max(1, sum(map(answers, records)))
         generators_ns = sum(each.cpu_ns for each in records)
         spent_ns = {
