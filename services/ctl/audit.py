@@ -88,8 +88,9 @@ def audit(  # noqa: PLR0913 - its options
 def _with_progress(run: Callable[[Callable[[int, int], None]], Report]) -> Report:
     """On a terminal; nothing of it is left behind."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("records", total=None, visible=console.is_terminal)
+    silent = not console.is_terminal
+    with Progress(console=console, transient=True, disable=silent) as bar:
+        task = bar.add_task("records", total=None)
         return run(lambda done, total: bar.update(task, completed=done, total=total))
 
 
