@@ -161,6 +161,15 @@ def test_a_suspect_that_differs_by_rounding_alone_is_excused() -> None:
     assert told.counts.rounded == 1
 
 
+def test_an_id_with_many_different_successes_is_one_finding() -> None:
+    answers = [answered(each, 90, "r0", digest=b"%d" % each) for each in range(4)]
+
+    told = report(asked(0, 0), *answers)
+
+    assert found(told) == {Kind.DIFFERING: ["r0"]}
+    assert told.counts.duplicates == 3
+
+
 @pytest.mark.parametrize(("at_ms", "late"), [(1250, 0), (1251, 1)])
 def test_a_first_answer_after_the_deadline_and_the_grace_is_late(
     at_ms: int, late: int

@@ -65,8 +65,11 @@ def test_a_letter_is_named_by_its_id_or_its_place() -> None:
     assert chosen([one, other], "c" * 32) == []
 
 
-def test_of_a_request_that_failed_again_the_last_letter_counts() -> None:
-    first, second = a_letter(5), a_letter(6, redriven=PLACE)
+@pytest.mark.parametrize("ours", [True, False])
+def test_of_a_request_that_failed_again_the_last_letter_counts(*, ours: bool) -> None:
+    again = Source("headrace.requests.digits", 2, 90)
+    first = a_letter(5, ours=ours)
+    second = a_letter(6, ours=ours, source=again, redriven=PLACE)
 
     assert chosen([first, second], "a" * 32) == [second]
 
