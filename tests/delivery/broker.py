@@ -189,13 +189,7 @@ class Coordinator:
         for entry in entries:
             partition = (entry.topic, entry.partition)
             self.committed[partition] = (entry.offset, entry.metadata)
-            world.history.committed(
-                process,
-                partition,
-                entry.offset,
-                entry.metadata,
-                is_owner=self.owner == process.instance,
-            )
+            world.history.committed(process, partition, entry.offset, entry.metadata)
         return CommitOutcome.ACCEPTED
 
     def _settle_owner(self) -> None:

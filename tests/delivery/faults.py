@@ -70,7 +70,7 @@ class Faults:
         if not self.is_over and "slow_run" in self.kinds and random.random() < 0.05:
             self.struck += 1
             return random.randrange(300 * MS, 3 * SECOND)
-        return random.randrange(2 * MS, 15 * MS)
+        return random.randrange(*self._world.run_us)
 
     def _strike(self, kind: str) -> None:
         world = self._world

@@ -87,7 +87,7 @@ class FormerProcess(Process):
         self._ticks_at = (0, 0)
         self._tick_at_us: int | None = None
         self._ends: dict[Partition, int] = {}
-        self._heard: list[Event] = []
+        self._heard: dict[Process, Event] = {}
         self._on_let_go: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -138,7 +138,9 @@ class FormerProcess(Process):
         self._term += 1
         world = self.world
         ids = (f"b{world.next_id()}" for _ in count())
-        self.scheduler = FifoScheduler(ids, batch_max=world.batch_max)
+        self.scheduler = FifoScheduler(
+            ids, batch_max=world.batch_max, p99_us=world.run_us[1]
+        )
         self.lane = Lane(
             0,
             former=self.uuid,
@@ -148,7 +150,7 @@ class FormerProcess(Process):
             limits=world.limits,
         )
         self.tell(VersionsChanged((world.version,)))
-        for heard in self._heard:
+        for heard in self._heard.values():
             self.tell(heard)
         self.tell(Assigned())
 
@@ -160,7 +162,7 @@ class FormerProcess(Process):
 
     def hear(self, event: SlotHeard | StatusAdvanced, sender: Process) -> None:
         """A heartbeat of ``sender`` was read."""
-        self._heard = [*self._heard[-4:], event]
+        self._heard[sender] = event
         if sender is self:
             self.tell(OwnHeartbeatRead())
         self.tell(event)
@@ -320,7 +322,8 @@ class FormerProcess(Process):
             self.tell(WriteEnded(write, offset))
 
     def _order(self, slot: int, epoch: int, record: Any, write: int) -> None:
-        self.world.history.wrote_under(self, epoch)
+        owns = self.world.group.owner == self.instance
+        self.world.history.wrote_under(self, epoch, owns=owns)
         partition = (TOPICS.batches, slot)
         on_end = partial(self._ended, self._term, write)
         self._orders.produce(partition, record, on_end, SECOND)

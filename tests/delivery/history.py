@@ -79,29 +79,22 @@ class History:
                 assert self.successes[ask.id], f"{ask.id} is done before its reply"
 
     def committed(
-        self,
-        process: FormerProcess,
-        partition: Partition,
-        offset: int,
-        metadata: str,
-        *,
-        is_owner: bool,
+        self, process: FormerProcess, partition: Partition, offset: int, metadata: str
     ) -> None:
-        """D10 and D13. A commit that was on its way when its sender let the lane go is
-        accepted, too, and starts no ownership."""
+        """D10."""
         for ask in self.asked[partition][:offset]:
             assert ask.id in self.ended, f"committed past {ask.id} without evidence"
         parsed = CommitMetadata.parse(metadata)
         assert parsed is not None
-        if parsed.epoch not in self._confirmed[process]:
-            self._confirmed[process].add(parsed.epoch)
-            if is_owner:
-                assert parsed.epoch > max(self.epochs, default=-1), "epochs fall"
-                self.epochs.append(parsed.epoch)
+        self._confirmed[process].add(parsed.epoch)
 
-    def wrote_under(self, process: FormerProcess, epoch: int) -> None:
-        """D13: a former decided to write under ``epoch``."""
+    def wrote_under(self, process: FormerProcess, epoch: int, *, owns: bool) -> None:
+        """D13: a former decided to write under ``epoch``; one that was superseded and
+        does not know it yet may do so under its old one."""
         assert epoch in self._confirmed[process], f"epoch {epoch} is not confirmed"
+        if owns and epoch not in self.epochs:
+            assert epoch > max(self.epochs, default=-1), "epochs fall"
+            self.epochs.append(epoch)
 
     def _ask_at(self, source: Source) -> Ask:
         return self.asked[source.topic, source.partition][source.offset]

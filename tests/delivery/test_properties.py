@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delivery import LaneLimits
+from tests.delivery.builders import MS, SECOND
 from tests.delivery.faults import HARMLESS, KINDS
 from tests.delivery.world import World
 
@@ -63,4 +64,23 @@ def test_what_is_no_fault_causes_no_error_and_no_second_run(
     world.run()
     world.check_end()
     assert world.exhausted() == []
+    assert world.run_twice() == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_a_lane_that_moves_in_the_middle_of_long_runs_runs_nothing_twice(
+    seed: int,
+) -> None:
+    """What flies is adopted, what is done above the watermark is found by c."""
+    world = World(
+        seed,
+        kinds=frozenset({"move", "reread"}),
+        strikes=8,
+        wreckers=False,
+        run_us=(50 * MS, SECOND),
+    )
+    world.start(asks=60)
+    world.run()
+    world.check_end()
     assert world.run_twice() == []

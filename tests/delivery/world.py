@@ -45,6 +45,7 @@ class World:
         kinds: frozenset[str] | None = None,
         strikes: int | None = None,
         wreckers: bool = True,
+        run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
     ) -> None:
         self.seed = seed
@@ -61,7 +62,7 @@ class World:
         self.batch_max = random.randint(1, 4)
         self.limits = limits or LaneLimits(cap=random.randint(1, 2))
         self.version = a_version(
-            slots=frozenset(range(self.slots)), run_us={1: 20 * MS, 4: 40 * MS}
+            slots=frozenset(range(self.slots)), run_us={1: run_us[1], 4: run_us[1]}
         )
         drawn = frozenset(kind for kind in KINDS if random.random() < 0.5)
         self.faults = Faults(
@@ -70,6 +71,7 @@ class World:
             random.randint(1, 8) if strikes is None else strikes,
         )
         self._wreckers = wreckers
+        self.run_us = run_us
         self.status_slow_until_us = 0
         self.status_stopped_until_us = 0
         self.frozen: list[Process] = []
