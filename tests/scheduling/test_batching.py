@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.domain import (
     Dispatch,
     Priority,
@@ -349,6 +351,20 @@ def test_a_version_that_is_gone_ends_what_waits_for_it() -> None:
     assert {each.reason for each in refused if isinstance(each, Refuse)} == {
         Reason.MODEL_UNAVAILABLE
     }
+
+
+def test_what_is_queued_waits_for_a_worker_that_loads_the_version_again() -> None:
+    desk = Desk()
+    desk.arrive(a_request(key="a"))
+    loading = msgspec.structs.replace(
+        a_version(), ready_slots=frozenset(), loading_slots=frozenset({0})
+    )
+    desk.former.handle(VersionChanged(loading), 0)
+    assert desk.tick() == []
+
+    desk.former.handle(VersionChanged(a_version()), 1 * MS)
+
+    assert [keys(decision) for decision in desk.tick(1 * MS)] == [["a"]]
 
 
 def test_more_rows_than_the_model_runs_are_refused() -> None:

@@ -98,7 +98,10 @@ class Attempts:
         for name in gone:
             none: frozenset[int] = frozenset()
             left = msgspec.structs.replace(
-                before[name], ready_slots=none, unloading_slots=none
+                before[name],
+                ready_slots=none,
+                unloading_slots=none,
+                loading_slots=none,
             )
             self.tell(VersionChanged(left), now_us)
         if gone and self._is_open:

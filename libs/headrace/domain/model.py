@@ -70,7 +70,15 @@ class ServedVersion(msgspec.Struct, frozen=True):
 
     ready_slots: frozenset[int]
     unloading_slots: frozenset[int]
+    loading_slots: frozenset[int] = frozenset()
+    """Slots that will have it, or have it again: what is queued waits for them."""
+
     platform: str = "onnx_onnxv1"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no slot has it or will have it: what is queued can never run."""
+        return not (self.ready_slots or self.unloading_slots or self.loading_slots)
 
     @property
     def accepts(self) -> bool:

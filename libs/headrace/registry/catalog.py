@@ -156,12 +156,18 @@ class _Version:
         sha256 = self._sha256()
         same = self._described(sha256) if sha256 is not None else []
         running = [each for each in same if each.state is not ModelState.LOADING]
+        loading = _slots(self.slots.values(), ModelState.LOADING)
         if same:
-            self.served = _served(running or same, running)
+            self.served = msgspec.structs.replace(
+                _served(running or same, running), loading_slots=loading
+            )
         elif before and sha256 is not None:
             nothing: frozenset[int] = frozenset()
             self.served = msgspec.structs.replace(
-                before, ready_slots=nothing, unloading_slots=nothing
+                before,
+                ready_slots=nothing,
+                unloading_slots=nothing,
+                loading_slots=loading,
             )
         else:
             self.served = None

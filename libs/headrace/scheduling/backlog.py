@@ -156,9 +156,9 @@ class Backlog:
             del self._lines[line.queue.key]
 
     def change_version(self, served: ServedVersion) -> list[Refuse]:
-        """Take in a version's slots and limits; without slots, end what waits."""
+        """Take in a version's slots and limits; when it is gone, end what waits."""
         name = (served.model, served.version)
-        gone = not served.ready_slots and not served.unloading_slots
+        gone = served.is_gone
         before = self._versions.pop(name, None)
         if not gone:
             self._versions[name] = served
