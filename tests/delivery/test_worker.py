@@ -1,5 +1,7 @@
 """How a worker joins, and what it takes and refuses: W1 to W3."""
 
+import pytest
+
 from headrace.delivery.worker_decisions import (
     Alarm,
     Exit,
@@ -7,6 +9,7 @@ from headrace.delivery.worker_decisions import (
     Run,
     StartReading,
     WorkerExit,
+    WriteDone,
     WriteJoin,
     WriteRefused,
     WriteReport,
@@ -123,6 +126,35 @@ def test_a_record_that_is_read_twice_is_taken_once() -> None:
 
     assert bench.batch("b", again=True) == []
     assert bench.core.unfinished == ("b",)
+
+
+@pytest.mark.parametrize(("lane", "epoch"), [(LANE, 1), (LANE + 1, 1), (LANE, 0)])
+def test_a_copy_of_a_held_batch_neither_runs_nor_drops_it(
+    lane: int, epoch: int
+) -> None:
+    bench = Bench()
+    bench.batch("b")
+    assert bench.batch("b", lane=lane, epoch=epoch) == []
+
+    bench.ran("b")
+    assert bench.batch("b", lane=lane, epoch=epoch) == []
+    done = bench.replied("b")
+    assert len(found(done, WriteDone)) == 1
+    assert bench.batch("b", lane=lane, epoch=epoch) == []
+
+    assert bench.acked(done) == [Forget("b")]
+    assert bench.core.unfinished == ()
+
+
+def test_a_copy_of_a_finished_batch_is_dropped() -> None:
+    bench = Bench()
+    for name in ("b", "c"):
+        bench.batch(name)
+        bench.ran(name)
+        bench.acked(bench.replied(name))
+
+    assert [bench.batch(name) for name in ("b", "c")] == [[Forget("b")], [Forget("c")]]
+    assert bench.batch("d") == [Run("d")]
 
 
 # -- syncs

@@ -8,6 +8,7 @@ the methods name are those of the delivery protocol (README.md beside this file)
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 from typing import TypeVar, assert_never
 
@@ -49,7 +50,7 @@ from headrace.delivery.worker_events import (
     WorkerEvent,
     WriteEnded,
 )
-from headrace.delivery.worker_limits import RunTimes, WorkerLimits
+from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
 
 __all__ = ["WorkerCore"]
 
@@ -97,6 +98,7 @@ class WorkerCore:
         self._former = ""
         self._k: int | None = None
         self._held: dict[str, _Held] = {}
+        self._finished: deque[str] = deque(maxlen=FINISHED_KEPT)
         self._running: _Held | None = None
         self._catching_up = 0
         self._models: frozenset[str] = frozenset()
@@ -204,6 +206,10 @@ class WorkerCore:
         self._position = event.offset + 1
         if self._leaving:
             return []  # never taken: the leave tells
+        if isinstance(event, BatchRead) and event.batch in self._held:
+            return []  # a copy; its refusal would speak of the one that is held
+        if isinstance(event, BatchRead) and event.batch in self._finished:
+            return [Forget(event.batch)]
         if event.lane != self._lane:
             return self._refuse(event, "lane")
         match event:
@@ -286,10 +292,8 @@ class WorkerCore:
         self._running = None
         if event.run_us:
             self._times.add(held.read, event.run_us)
-        count = held.read.members
-        outcomes = (
-            event.outcomes * count if len(event.outcomes) == 1 else event.outcomes
-        )
+        told, count = event.outcomes, held.read.members
+        outcomes = told * count if len(told) == 1 else told
         assert len(outcomes) == count, "one outcome for all members or one each"
         held.outcomes = list(outcomes)
         succeeded = tuple(
@@ -298,14 +302,11 @@ class WorkerCore:
             if outcome.status is MemberStatus.OK
         )
         if not succeeded:
-            return [self._done(held, event.outcomes, now_us)]
+            return [self._done(held, told, now_us)]
         held.phase = _Phase.REPLYING
         held.pending = set(succeeded)
-        wait_us = (
-            self._limits.result_wait_us
-            if held.read.bulk
-            else self._limits.reply_wait_us
-        )
+        limits = self._limits
+        wait_us = limits.result_wait_us if held.read.bulk else limits.reply_wait_us
         held.replies_by_us = now_us + wait_us
         return [WriteReplies(event.batch, succeeded)]
 
@@ -371,6 +372,7 @@ class WorkerCore:
         if offset is None:
             return [self._number(write)]
         del self._held[write.batch]
+        self._finished.append(write.batch)
         return [Forget(write.batch)]
 
     def _report_ended(self, event: WriteEnded, now_us: int) -> list[WorkerDecision]:
@@ -437,11 +439,9 @@ class WorkerCore:
             if told or now_us >= self._ending_at_us:
                 return [Exit(WorkerExit.RUN_LIMIT)]
         # No timer of its own: every acked heartbeat comes by here.
-        bus_lives = (
-            self._bus_heard_us is not None
-            and now_us - self._bus_heard_us <= self._limits.bus_live_us
-        )
-        if bus_lives and any(
+        heard_us = self._bus_heard_us
+        lives = heard_us is not None and now_us - heard_us <= self._limits.bus_live_us
+        if lives and any(
             now_us >= held.done_at_us + self._limits.done_unacked_us
             for held in self._in(_Phase.DONE)
         ):

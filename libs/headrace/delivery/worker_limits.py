@@ -8,9 +8,13 @@ from pydantic import BaseModel, PositiveInt
 
 from headrace.delivery.worker_events import BatchRead
 
-__all__ = ["RunTimes", "WorkerLimits"]
+__all__ = ["FINISHED_KEPT", "RunTimes", "WorkerLimits"]
 
 RUN_TIMES_KEPT = 64
+
+FINISHED_KEPT = 256
+"""Batches whose ``done`` is acked that a worker remembers: a copy of their record is
+passed over. An older one is run again, and its second replies count for nothing."""
 
 
 class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
