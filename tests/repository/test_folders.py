@@ -19,14 +19,22 @@ def test_versions_are_found_and_what_is_not_one_is_named(tmp_path: Path) -> None
     put_version(tmp_path, "my.model", "1", b"c")
     put_version(tmp_path, ".git", "1", b"c")
     (tmp_path / "addsub" / "0").mkdir()
+    (tmp_path / "addsub" / "01").mkdir()
     (tmp_path / "addsub" / "latest").mkdir()
+    (tmp_path / "addsub" / os.fsdecode(b"1\xff")).mkdir()
+    (tmp_path / os.fsdecode(b"m\xff")).mkdir()
     (tmp_path / "addsub" / "config.pbtxt").touch()
     (tmp_path / "README").touch()
 
     scan = scan_folder(tmp_path)
 
     assert sorted(scan.versions) == [KEY, VersionKey("addsub", "12")]
-    assert len(scan.strange) == 4
+    assert len(scan.strange) == 7
+    "".join(scan.strange).encode()
+    assert (
+        "version name '01' of model 'addsub' is not allowed: it must be a number from "
+        "1 without leading zeros"
+    ) in scan.strange
     assert "model name 'stats' is reserved" in scan.strange
     assert any("'my.model'" in each for each in scan.strange)
     assert any("'latest'" in each for each in scan.strange)
@@ -50,6 +58,30 @@ def test_a_link_out_of_the_version_folder_is_a_problem(
     fingerprint = scan_folder(tmp_path / "models").versions[KEY]
 
     assert "'weights.bin' is a symbolic link out of" in fingerprint.problem
+
+
+@pytest.mark.parametrize("name", [b"\xff.bin", b"\xff/weights.bin"])
+def test_a_name_that_is_not_utf_8_is_a_problem_that_can_be_told(
+    tmp_path: Path, name: bytes
+) -> None:
+    folder = put_version(tmp_path, "addsub", "1", b"a")
+    path = folder / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+
+    problem = scan_folder(tmp_path).versions[KEY].problem
+
+    assert "is not UTF-8" in problem
+    assert "\\udcff" in problem.encode().decode()
+
+
+def test_a_link_to_itself_is_a_problem(tmp_path: Path) -> None:
+    folder = put_version(tmp_path, "addsub", "1", b"a")
+    (folder / "weights.bin").symlink_to("weights.bin")
+
+    problem = scan_folder(tmp_path).versions[KEY].problem
+
+    assert problem == "it cannot be read: Too many levels of symbolic links"
 
 
 def test_a_link_inside_the_version_folder_is_fine(tmp_path: Path) -> None:

@@ -60,6 +60,30 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("[padding]\naxis = 's'\nedges = []", "padding.edges: "),
         ("backend = 'torch'", "backend: Input should be 'onnx' or 'simulated'"),
         ("alpha_ms = 2", "alpha_ms: only for backend"),
+        ("alpha_ms = inf", "alpha_ms: Input should be a finite number"),
+        ("alpha_ms = 1e300", "alpha_ms: Input should be less than or equal to 3600000"),
+        ("beta_ms = nan", "beta_ms: Input should be a finite number"),
+        ("latency_objective_ms = nan", "latency_objective_ms: "),
+        ("latency_objective_ms = inf", "latency_objective_ms: "),
+        ("memory_rows = 4097", "memory_rows: Input should be less than or equal to"),
+        ("batch_axis = { x = 16 }", "batch_axis.x: Input should be less than 16"),
+        (
+            "[padding]\naxis = 's'\nedges = [1073741825]",
+            "padding.edges.0: Input should",
+        ),
+        (
+            f"[padding]\naxis = 's'\nedges = {[*range(1, 66)]}",
+            "padding.edges: Tuple should have at most 64 items",
+        ),
+        (
+            "[padding]\naxis = 's'\nedges = [1]\nvalues = { x = inf }",
+            "padding.values.x: Input should be a finite number",
+        ),
+        (f"max_batch = {'9' * 5000}", "holds a number of too many digits"),
+        (f"max_batch = 0x{'f' * 60_000}", "max_batch: "),
+        (f"a = {'[' * 5000}{']' * 5000}", "model.toml nests values too deeply"),
+        (f"a{'.a' * 5000} = 1", "a: unknown key"),
+        ("x" * 65_537, "model.toml is longer than 65536 bytes"),
         ("backend = 'simulated'", 'backend "simulated" needs alpha_ms, beta_ms'),
     ],
 )
@@ -70,6 +94,15 @@ def test_a_wrong_manifest_is_refused_by_its_key(
         manifest(tmp_path, toml)
 
     assert sentence in str(refused.value)
+
+
+def test_a_refusal_stays_short(tmp_path: Path) -> None:
+    with pytest.raises(ModelRefused) as refused:
+        manifest(tmp_path, "\n".join(f"{i:x<600} = 1" for i in range(100)))
+
+    assert len(str(refused.value)) < 4000
+    assert "0xxx" in str(refused.value)
+    assert str(refused.value).endswith("; and 92 more")
 
 
 def test_a_simulated_accelerator_needs_no_file(tmp_path: Path) -> None:
@@ -94,11 +127,47 @@ def test_a_simulated_accelerator_beside_a_file_is_refused(tmp_path: Path) -> Non
         read_manifest(folder)
 
 
-@pytest.mark.parametrize("shape", ["[4, 4]", "[-1, 0]", "[]"])
-def test_a_simulated_shape_begins_with_the_batch(tmp_path: Path, shape: str) -> None:
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "[4, 4]",
+        "[-1, 0]",
+        "[]",
+        "[-1, -9]",
+        "[-1, true]",
+        "[-1, 99999999999999999999]",
+        "[-1, 1073741824, 1073741824]",
+    ],
+)
+def test_a_simulated_shape_is_a_batch_of_rows_of_a_sane_size(
+    tmp_path: Path, shape: str
+) -> None:
     folder = put_simulated(tmp_path, "sim", "1")
     path = folder / "model.toml"
     path.write_text(path.read_text().replace("[-1, 4]", shape))
 
     with pytest.raises(ModelRefused, match="shape"):
+        read_manifest(folder)
+
+
+def test_simulated_inputs_have_a_name_each(tmp_path: Path) -> None:
+    folder = put_simulated(tmp_path, "sim", "1")
+    path = folder / "model.toml"
+    path.write_text(
+        """
+        backend = "simulated"
+        alpha_ms = 1
+        beta_ms = 1
+        [[inputs]]
+        name = "X"
+        datatype = "FP32"
+        shape = [-1]
+        [[inputs]]
+        name = "X"
+        datatype = "FP32"
+        shape = [-1]
+        """
+    )
+
+    with pytest.raises(ModelRefused, match="none twice"):
         read_manifest(folder)

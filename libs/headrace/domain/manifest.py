@@ -6,12 +6,13 @@ reference of the file's keys.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
     Field,
-    NonNegativeFloat,
+    FiniteFloat,
     NonNegativeInt,
     PositiveFloat,
     Strict,
@@ -25,7 +26,22 @@ __all__ = ["ROWS_MAX", "Manifest", "PaddingManifest", "SimulatedInput"]
 ROWS_MAX = 4096
 """Largest ``max_batch``; above it a record's member columns outgrow its tensors."""
 
-_Count = Annotated[int, Strict(), Field(ge=1)]
+RANK_MAX = 16
+"""Most dimensions of a tensor whose axes a manifest names."""
+
+SIZE_MAX = 1 << 30
+"""Largest extent of a dimension, and most elements in a row of an input."""
+
+EDGES_MAX = 64
+INPUTS_MAX = 64
+
+SIMULATED_MS_MAX = 3_600_000
+"""An hour: a longer run is no run."""
+
+_Rows = Annotated[int, Strict(), Field(ge=1, le=ROWS_MAX)]
+_Length = Annotated[int, Strict(), Field(ge=1, le=SIZE_MAX)]
+_Size = Annotated[int, Strict(), Field(ge=VARIABLE, le=SIZE_MAX)]
+_SimulatedMs = Annotated[FiniteFloat, Field(ge=0, le=SIMULATED_MS_MAX)]
 
 
 class PaddingManifest(BaseModel, frozen=True, extra="forbid"):
@@ -34,10 +50,10 @@ class PaddingManifest(BaseModel, frozen=True, extra="forbid"):
     axis: str
     """The dimension's name in the ONNX file, such as ``sequence``."""
 
-    values: dict[str, float] = {}
+    values: dict[str, FiniteFloat] = {}
     """Filler per input; 0 for an input that is not named."""
 
-    edges: Annotated[tuple[_Count, ...], Field(min_length=1)]
+    edges: Annotated[tuple[_Length, ...], Field(min_length=1, max_length=EDGES_MAX)]
     """Lengths that requests are padded up to, ascending. Close edges waste less
     computation, far ones fill batches sooner."""
 
@@ -53,7 +69,7 @@ class SimulatedInput(BaseModel, frozen=True, extra="forbid"):
 
     name: Annotated[str, Field(min_length=1)]
     datatype: Datatype
-    shape: Annotated[tuple[int, ...], Field(min_length=1, max_length=16)]
+    shape: Annotated[tuple[_Size, ...], Field(min_length=1, max_length=RANK_MAX)]
     """With the batch dimension, -1, in front."""
 
     @model_validator(mode="after")
@@ -62,6 +78,8 @@ class SimulatedInput(BaseModel, frozen=True, extra="forbid"):
             raise ValueError("shape must begin with -1, the batch dimension")
         if any(size < 1 and size != VARIABLE for size in self.shape):
             raise ValueError("shape must hold sizes from 1 and -1 for variable ones")
+        if prod(size for size in self.shape if size != VARIABLE) > SIZE_MAX:
+            raise ValueError(f"shape must hold at most {SIZE_MAX} elements in a row")
         return self
 
 
@@ -70,11 +88,11 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
     backend: Literal["onnx", "simulated"] = "onnx"
 
-    max_batch: Annotated[int, Strict(), Field(ge=1, le=ROWS_MAX)] = 32
+    max_batch: _Rows = 32
     """Most rows in one run, lowered to what a probe at load could run. 1 makes a
     model without a batch axis servable, one request at a time."""
 
-    batch_axis: dict[str, Annotated[int, Strict(), Field(ge=-1)]] = {}
+    batch_axis: dict[str, Annotated[int, Strict(), Field(ge=-1, lt=RANK_MAX)]] = {}
     """Batch axis per tensor, inputs and outputs; -1: none, all members share it.
     A tensor that is not named has axis 0 if its dimension 0 is variable, and none if
     it has rank 0."""
@@ -87,16 +105,16 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     latency_objective_ms: Annotated[PositiveFloat, Field(le=600_000)] | None = None
     """Also the time limit of requests that name none."""
 
-    alpha_ms: NonNegativeFloat | None = None
+    alpha_ms: _SimulatedMs | None = None
     """Simulated: run time of a batch of no rows."""
 
-    beta_ms: NonNegativeFloat | None = None
+    beta_ms: _SimulatedMs | None = None
     """Simulated: run time of each row."""
 
-    memory_rows: _Count | None = None
+    memory_rows: _Rows | None = None
     """Simulated: a batch of more rows runs out of memory; absent: none does."""
 
-    inputs: tuple[SimulatedInput, ...] = ()
+    inputs: Annotated[tuple[SimulatedInput, ...], Field(max_length=INPUTS_MAX)] = ()
     """Simulated: the inputs, returned unchanged as outputs."""
 
     @model_validator(mode="after")
@@ -110,6 +128,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
             missing = [key for key, given in simulated.items() if not given]
             if missing:
                 raise ValueError(f'backend "simulated" needs {", ".join(missing)}')
+            if len({each.name for each in self.inputs}) < len(self.inputs):
+                raise ValueError("inputs must have a name each, none twice")
             return self
         simulated["memory_rows"] = self.memory_rows is not None
         strange = [key for key, given in simulated.items() if given]

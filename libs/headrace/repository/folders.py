@@ -27,8 +27,9 @@ __all__ = [
     "version_folder",
 ]
 
-VERSION_PATTERN = re.compile(r"0*[1-9][0-9]{0,17}")
-"""A version is a number from 1, of so many digits that it fits 64 bits."""
+VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,17}")
+"""A version is a number from 1, of so many digits that it fits 64 bits, in its one
+spelling: 1 and 01 would be two versions of one rank."""
 
 FILES_MAX = 1024
 """A version folder with more files is refused."""
@@ -103,7 +104,7 @@ def scan_folder(root: Path) -> Scan:
             else:
                 strange.append(
                     f"version name {child.name[:120]!r} of model {name!r} is not "
-                    "allowed: it must be a number from 1"
+                    "allowed: it must be a number from 1 without leading zeros"
                 )
     return Scan(versions, tuple(strange))
 
@@ -147,12 +148,15 @@ def _fingerprint(folder: Path, *, is_link: bool) -> Fingerprint:
     files: list[FileFacts] = []
     try:
         for path in _walk(folder):
+            name = str(path.relative_to(folder))
+            if not _is_utf8(name):
+                return Fingerprint((), f"the file name {name!r} is not UTF-8")
             facts = path.stat()
             if not stat.S_ISREG(facts.st_mode):
                 return Fingerprint((), f"{path.name!r} is not a regular file")
             files.append(
                 FileFacts(
-                    str(path.relative_to(folder)),
+                    name,
                     facts.st_size,
                     facts.st_mtime_ns,
                     facts.st_ino,
@@ -168,18 +172,30 @@ def _fingerprint(folder: Path, *, is_link: bool) -> Fingerprint:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    inside = folder.resolve()
+    inside = os.path.realpath(folder)
     for place, folders, names in os.walk(folder, onerror=_raise):
         for name in [*folders, *names]:
             path = Path(place, name)
             if not path.is_symlink():
                 continue
-            if name in folders or not path.resolve().is_relative_to(inside):
+            # Path.resolve() raises RuntimeError for a link to itself.
+            if name in folders or not Path(os.path.realpath(path)).is_relative_to(
+                inside
+            ):
                 raise ModelRefused(
                     f"{name!r} is a symbolic link out of the version folder or to a "
                     "folder; put the files themselves"
                 )
         yield from (Path(place, name) for name in names)
+
+
+def _is_utf8(name: str) -> bool:
+    """A byte of a name that is no UTF-8 stands in it as half a surrogate pair."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _raise(error: OSError) -> None:

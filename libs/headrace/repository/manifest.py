@@ -17,6 +17,10 @@ MODEL_NAME = "model.onnx"
 MANIFEST_BYTES_MAX = 64 * 1024
 """A longer ``model.toml`` is refused unread."""
 
+FAULTS_TOLD_MAX = 8
+KEY_CHARS_MAX = 120
+"""Of a refused manifest so many faults are told, with keys cut to this."""
+
 
 def read_manifest(folder: Path) -> Manifest:
     """The version folder's manifest, all defaults where it has none.
@@ -41,21 +45,33 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parsed(path: Path) -> Manifest:
-    if path.stat().st_size > MANIFEST_BYTES_MAX:
+    with path.open("rb") as file:
+        raw = file.read(MANIFEST_BYTES_MAX + 1)
+    if len(raw) > MANIFEST_BYTES_MAX:
         raise ModelRefused(f"{MANIFEST_NAME} is longer than {MANIFEST_BYTES_MAX} bytes")
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ModelRefused(f"{MANIFEST_NAME} is not TOML: {error}") from error
+    except ValueError as error:
+        # The interpreter's own bound on the digits of an integer.
+        raise ModelRefused(
+            f"{MANIFEST_NAME} holds a number of too many digits"
+        ) from error
+    except RecursionError as error:
+        raise ModelRefused(f"{MANIFEST_NAME} nests values too deeply") from error
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:
-        faults = [_fault(each["loc"], each["msg"]) for each in error.errors()]
+        errors = error.errors(include_url=False, include_input=False)
+        faults = [_fault(each["loc"], each["msg"]) for each in errors[:FAULTS_TOLD_MAX]]
+        if len(errors) > FAULTS_TOLD_MAX:
+            faults.append(f"and {len(errors) - FAULTS_TOLD_MAX} more")
         raise ModelRefused(f"{MANIFEST_NAME}: {'; '.join(faults)}") from error
 
 
 def _fault(where: tuple[int | str, ...], text: str) -> str:
-    key = ".".join(str(part) for part in where)
+    key = ".".join(str(part) for part in where)[:KEY_CHARS_MAX]
     if text == "Extra inputs are not permitted":
         known = ", ".join(sorted(Manifest.model_fields))
         text = "unknown key" + (f" (known: {known})" if len(where) == 1 else "")
