@@ -6,6 +6,7 @@ when a slot has announced it and was heard since.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.delivery import Roster
@@ -34,11 +35,14 @@ class Destination(NamedTuple):
 class Fleet:
     """The versions that may be asked, and the lanes that lead to them."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(
+        self, lanes: int, parser_for: Callable[[ServedVersion], RequestParser]
+    ) -> None:
         self.starting = True
         """Until the tables have been read once nothing is known, and nothing that is
         missing is an error of the client's."""
         self._lanes = lanes
+        self._parser_for = parser_for
         self._catalog = Catalog()
         self._roster: Roster[str] = Roster()
         self.router = LaneRouter(self._roster)
@@ -137,7 +141,7 @@ class Fleet:
         key = served.model, served.version
         known = self._parsers.get(key)
         if known is None or known[0] != served:
-            known = self._parsers[key] = served, RequestParser(served)
+            known = self._parsers[key] = served, self._parser_for(served)
         return known[1]
 
     def _next_heard(self, highest: ServedVersion) -> tuple[ServedVersion, list[int]]:

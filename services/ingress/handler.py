@@ -16,12 +16,12 @@ from headrace.errors import BusError, RequestError
 from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
 from services.ingress.admitting import NO_FORMER, Admission
 from services.ingress.answers import refusal_answer, result_answer
+from services.ingress.bounds import decompressed
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.head import Target, read_head
 from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
-from services.ingress.parsing import decompressed
 from services.ingress.producing import Outbox
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.settings import IngressLimits
@@ -228,7 +228,11 @@ class Handler:
         head, destination = exchange.head, exchange.destination
         assert destination is not None
         if head.encoding:
-            body = decompressed(body, head.encoding, self.limits.http_body_bytes_max)
+            bytes_max = min(
+                destination.parser.bounds.body_bytes_max(head),
+                self.limits.http_body_bytes_max,
+            )
+            body = decompressed(body, head.encoding, bytes_max)
         if exchange.doubt is not None and not _overrides(body):
             return exchange.doubt
         parsed = destination.parser.parse(head, body)

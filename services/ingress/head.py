@@ -18,6 +18,7 @@ __all__ = [
     "Head",
     "Target",
     "checked_timeout_us",
+    "clipped",
     "named_priority",
     "read_head",
     "read_target",
@@ -28,6 +29,9 @@ TIMEOUT_US_MAX = 600_000_000
 
 REQUEST_ID_BYTES_MAX = 256
 """Longest ``x-request-id``; more is refused (400)."""
+
+SHOWN_MAX = 40
+"""So many characters of what a client sent stand in a message about it."""
 
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _QVALUE_ZERO = re.compile(rb"q=0(\.0{0,3})?")
@@ -105,7 +109,9 @@ def named_priority(name: str) -> Priority:
     """Raises :class:`RequestError` for an unknown name."""
     priority = _PRIORITY_NAMES.get(name)
     if priority is None:
-        raise RequestError(f"priority must be one of {_PRIORITIES}, got {name[:40]!r}")
+        raise RequestError(
+            f"priority must be one of {_PRIORITIES}, got {name[:SHOWN_MAX]!r}"
+        )
     return priority
 
 
@@ -114,9 +120,15 @@ def checked_timeout_us(timeout_us: int) -> int:
     if not 0 <= timeout_us <= TIMEOUT_US_MAX:
         raise RequestError(
             f"the time limit must be from 0 (the model's own) to {TIMEOUT_US_MAX} "
-            f"microseconds, got {timeout_us}"
+            f"microseconds, got {clipped(timeout_us)}"
         )
     return timeout_us
+
+
+def clipped(number: int) -> str:
+    """``number`` for a message: JSON sends integers of thousands of digits."""
+    text = str(number)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def _content_length(head: Head, value: bytes) -> Refusal | None:
@@ -135,6 +147,17 @@ def _content_encoding(head: Head, value: bytes) -> Refusal | None:
         )
     head.encoding = encoding
     return None
+
+
+def _transfer_encoding(_head: Head, value: bytes) -> Refusal | None:
+    if value.strip().lower() == b"chunked":
+        return None
+    return refuse(
+        Reason.INVALID,
+        f"the transfer encoding must be chunked alone, got {_shown(value)}: say how "
+        "the body is compressed in content-encoding",
+        status=HTTPStatus.NOT_IMPLEMENTED,
+    )
 
 
 def _accept_encoding(head: Head, value: bytes) -> Refusal | None:
@@ -210,12 +233,13 @@ def _tracestate(head: Head, value: bytes) -> Refusal | None:
 
 
 def _shown(value: bytes) -> str:
-    return repr(value[:40].decode("latin-1"))
+    return repr(value[:SHOWN_MAX].decode("latin-1"))
 
 
 _READERS = {
     b"content-length": _content_length,
     b"content-encoding": _content_encoding,
+    b"transfer-encoding": _transfer_encoding,
     b"accept-encoding": _accept_encoding,
     b"inference-header-content-length": _json_bytes,
     b"x-request-id": _x_request_id,

@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import threading
+from functools import partial
 from typing import NoReturn, Protocol
 from uuid import uuid4
 
@@ -66,6 +67,7 @@ from services.ingress.journal import Journal
 from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
+from services.ingress.parsing import RequestParser
 from services.ingress.producing import Outbox, Producers
 from services.ingress.server import HttpServer, bind
 from services.ingress.settings import IngressSettings
@@ -146,7 +148,14 @@ class _Ingress:
                 "status": "no heartbeat of this process came back through the log yet",
             },
         )
-        self._fleet = Fleet(bus.lanes)
+        self._fleet = Fleet(
+            bus.lanes,
+            partial(
+                RequestParser,
+                payload_bytes_max=bus.payload_bytes_max,
+                element_text_bytes=settings.limits.json_element_bytes_max,
+            ),
+        )
         self._admission = Admission(settings.admission, self._fleet.router)
         self._statistics = Statistics()
         self._meter = Meter(IngressMetrics(self._registry))

@@ -7,7 +7,6 @@ Checked here once, against the model's signature: whatever does not fit raises
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable
 from math import isinf, prod
 from typing import Any, NamedTuple
@@ -26,9 +25,10 @@ from headrace.domain import (
 from headrace.errors import RequestError
 from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
-from services.ingress.head import Head, checked_timeout_us, named_priority
+from services.ingress.bounds import BodyBounds
+from services.ingress.head import Head, checked_timeout_us, clipped, named_priority
 
-__all__ = ["Parsed", "RequestParser", "WantedOutput", "decompressed"]
+__all__ = ["Parsed", "RequestParser", "WantedOutput"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -43,8 +43,6 @@ KEYS_MAX = 1024
 """Compatibility keys are remembered for so many shapes, then all are forgotten."""
 
 _NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
-
-_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 
 
 class WantedOutput(NamedTuple):
@@ -108,42 +106,16 @@ _NO_INPUT_PARAMETERS = _InputParameters()
 _NO_OUTPUT_PARAMETERS = _OutputParameters()
 
 
-def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
-    """The body behind a content encoding, one that stays within ``bytes_max``.
-
-    Raises :class:`RequestError`, of reason ``too_large`` for a body above.
-    """
-    whole = bytearray()
-    rest: Bytes = body
-    while True:
-        unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
-        try:
-            whole += unpacker.decompress(rest, bytes_max + 1 - len(whole))
-        except zlib.error as error:
-            raise RequestError(
-                f"the body is not {encoding.decode()} as its content-encoding says: "
-                f"{error}"
-            ) from error
-        if len(whole) > bytes_max:
-            raise RequestError(
-                f"the body is larger than {bytes_max} bytes when decompressed "
-                "(http_body_bytes_max)",
-                reason="too_large",
-            )
-        if not unpacker.eof:
-            raise RequestError(f"the {encoding.decode()} body ends before its end")
-        rest = unpacker.unused_data
-        if not rest:
-            return bytes(whole)
-        if encoding != b"gzip":
-            raise RequestError(f"{len(rest)} bytes follow the end of the deflate body")
-
-
 class RequestParser:
     """Checks bodies against one version's signature. What depends on shapes alone is
     worked out once: requests of one client look alike."""
 
-    def __init__(self, served: ServedVersion) -> None:
+    def __init__(
+        self, served: ServedVersion, payload_bytes_max: int, element_text_bytes: int
+    ) -> None:
+        self.bounds = BodyBounds(
+            served.signature, payload_bytes_max, element_text_bytes
+        )
         self._served = served
         self._inputs = {spec.name: spec for spec in served.signature.inputs}
         self._outputs = served.signature.outputs
@@ -165,7 +137,9 @@ class RequestParser:
         if head.json_bytes == 0:
             return self._raw(body)
         if head.json_bytes is None:
-            return self._checked(_read_json(body, whole=True), memoryview(b""))
+            return self._checked(
+                _read_json(body, self.bounds, whole=True), memoryview(b"")
+            )
         if head.json_bytes > len(body):
             raise RequestError(
                 f"Inference-Header-Content-Length is {head.json_bytes}, but the body "
@@ -173,7 +147,9 @@ class RequestParser:
             )
         view = memoryview(body)
         json_part = view[: head.json_bytes]
-        return self._checked(_read_json(json_part), view[head.json_bytes :])
+        return self._checked(
+            _read_json(json_part, self.bounds), view[head.json_bytes :]
+        )
 
     def _checked(self, body: _Body, binary: memoryview) -> Parsed:
         specs = self._inputs
@@ -269,7 +245,8 @@ class RequestParser:
         return Parsed((tensor,), self._key((tensor,)), self._everything[True])
 
 
-def _read_json(text: Bytes, *, whole: bool = False) -> _Body:
+def _read_json(text: Bytes, bounds: BodyBounds, *, whole: bool = False) -> _Body:
+    bounds.check_json(text)
     try:
         return _decode(text)
     except msgspec.ValidationError as error:
@@ -278,6 +255,7 @@ def _read_json(text: Bytes, *, whole: bool = False) -> _Body:
         raw = bytes(text)
         # The three tokens that JSON lacks, read and written bare as Triton does.
         if b"NaN" in raw or b"Infinity" in raw:
+            bounds.check_constants(raw)
             return _read_json_with_constants(raw)
         hint = ""
         if whole and b"binary_data_size" in raw:
@@ -291,14 +269,16 @@ def _read_json_with_constants(text: bytes) -> _Body:
         return msgspec.convert(document, _Body)
     except msgspec.ValidationError as error:
         raise RequestError(_placed(error, text)) from error
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body is not valid JSON: {error}") from error
+    except ValueError as error:  # what Python's int refuses to read
+        raise RequestError("the body holds an integer of too many digits") from error
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if isinf(number):
-        raise ValueError(f"the number {digits[:40]} is out of range")
+        raise RequestError(f"the number {digits[:40]} is out of range")
     return number
 
 
@@ -350,8 +330,8 @@ def _read_input(
     end = at + size
     if not 0 <= size <= len(binary) - at:
         raise RequestError(
-            f"input '{name}': binary_data_size is {size}, but {len(binary) - at} bytes "
-            "of binary data are left for it"
+            f"input '{name}': binary_data_size is {clipped(size)}, but "
+            f"{len(binary) - at} bytes of binary data are left for it"
         )
     value = binary[at:end]
     check_raw(name, spec.datatype, shape, value)
@@ -395,7 +375,7 @@ def _read_priority(given: int | str | None) -> Priority | None:
     if given not in _NUMBERED_PRIORITY:
         raise RequestError(
             f"parameter priority must be 0 (default), 1 (realtime) to "
-            f"{len(Priority)} (bulk), or a name, got {given}"
+            f"{len(Priority)} (bulk), or a name, got {clipped(given)}"
         )
     return _NUMBERED_PRIORITY[given]
 

@@ -25,6 +25,11 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     http_body_bytes_max: PositiveInt = 64 * 1024 * 1024
     """A longer body, also when decompressed, is refused with 413."""
 
+    json_element_bytes_max: PositiveInt = 32
+    """Text of a JSON part per element that `payload_bytes_max` has room for, so that
+    its length is bounded by the model's inputs before it is parsed; a longer one, also
+    when decompressed, is refused with 413. The digits of an FP64 are at most 24."""
+
     http_header_bytes_max: PositiveInt = 32 * 1024
     """A longer request head is refused with 431 and the connection closed."""
 

@@ -1,6 +1,7 @@
 """Served versions for the tests."""
 
 from headrace.domain import Datatype, Padding, ServedVersion, Signature, TensorSpec
+from services.ingress.parsing import RequestParser
 
 
 def a_version(
@@ -35,6 +36,11 @@ def a_version(
         ready_slots=ready_slots,
         unloading_slots=frozenset(),
     )
+
+
+def a_parser(served: ServedVersion) -> RequestParser:
+    """With the limits of a process that nobody has set up otherwise."""
+    return RequestParser(served, payload_bytes_max=2**20, element_text_bytes=32)
 
 
 FP32 = Datatype.FP32

@@ -11,20 +11,19 @@ import pytest
 
 from headrace.domain import Datatype, Priority, ServedVersion
 from headrace.errors import RequestError
+from services.ingress.bounds import decompressed
 from services.ingress.head import Head
 from services.ingress.parsing import (
     Parsed,
-    RequestParser,
     WantedOutput,
-    decompressed,
 )
-from tests.services.ingress.models import a_version
+from tests.services.ingress.models import a_parser, a_version
 
 ONE_ROW = struct.pack("<4f", 1, 2, 3, 4)
 
 
 def parse(head: Head, text: bytes, served: ServedVersion) -> Parsed:
-    return RequestParser(served).parse(head, text)
+    return a_parser(served).parse(head, text)
 
 
 def body(*inputs: dict[str, Any], **others: Any) -> bytes:
@@ -197,7 +196,7 @@ def test_the_bare_tokens_of_triton_are_numbers() -> None:
     [
         (b"", "not valid JSON"),
         (b"{", "not valid JSON"),
-        (b'{"inputs":[{"data":' + b"[" * 100_000, "not valid JSON"),
+        (b'{"inputs":[{"data":' + b"[" * 60_000, "not valid JSON"),
         (b"[]", "Expected `object`"),
         (b"\xff\xfe", "not valid JSON"),
         (b'{"inputs":[NaN', "not valid JSON"),
@@ -396,7 +395,7 @@ def test_a_compressed_body_that_is_broken_or_too_large_is_refused(
 
 def test_the_key_of_a_shape_is_remembered_but_not_that_of_a_value() -> None:
     batched, shared = ("X", Datatype.UINT8, (-1, 2)), ("K", Datatype.UINT8, ())
-    parser = RequestParser(a_version(batched, shared))
+    parser = a_parser(a_version(batched, shared))
 
     def key(rows: int, value: int) -> tuple[str, int]:
         inputs = [
@@ -414,7 +413,7 @@ def test_the_key_of_a_shape_is_remembered_but_not_that_of_a_value() -> None:
     assert key(1, 5) == key(1, 5)
     assert key(1, 5)[0] != key(1, 6)[0]
     assert key(2, 5) == (key(1, 5)[0], 2)
-    alone = RequestParser(a_version())
+    alone = a_parser(a_version())
     shapes = [[1, 4], [3, 4], [1, 4]]
     rows = [
         alone.parse(Head(), body(x([1] * 4 * n, shape=[n, w]))).key.rows
@@ -427,3 +426,31 @@ def test_an_id_of_half_a_character_is_refused() -> None:
     text = body(x([float("nan"), 2, 3, 4]), id="half")
     with pytest.raises(RequestError, match="id is not valid Unicode"):
         parse_json(text.replace(b"half", b"\\ud800"))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"parameters": {"priority": 10**4000}},
+        {"parameters": {"timeout": 10**4000}},
+        {"parameters": {"timeout": -(10**4000)}},
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_not_echoed_whole(
+    parameters: dict[str, Any],
+) -> None:
+    with pytest.raises(RequestError, match=r"1000.*\.\.\.") as caught:
+        parse_json(body(x([1, 2, 3, 4]), **parameters))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_size_of_thousands_of_digits_is_not_echoed_whole() -> None:
+    with pytest.raises(RequestError, match=r"'X'.*1000.*\.\.\.") as caught:
+        parse_binary(body(binary_x(10**4000)), ONE_ROW)
+    assert len(str(caught.value)) < 300
+
+
+def test_more_digits_than_python_reads_are_told_in_a_sentence_of_our_own() -> None:
+    text = body(x([float("nan"), 7, 3, 4])).replace(b"7", b"9" * 5000)
+    with pytest.raises(RequestError, match="integer of too many digits$"):
+        parse_json(text)

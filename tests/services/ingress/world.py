@@ -43,7 +43,7 @@ from services.ingress.outcomes import Outcomes
 from services.ingress.producing import Outbox, Producers
 from services.ingress.settings import IngressLimits
 from services.ingress.statistics import Statistics
-from tests.services.ingress.models import a_version
+from tests.services.ingress.models import a_parser, a_version
 
 TOPICS = Topics("h")
 BODY = json.dumps(
@@ -93,7 +93,7 @@ class World:
     ) -> None:
         self.clock = ManualClock(10_000_000)
         self.broker = MemoryBroker(self.clock)
-        self.fleet = Fleet(lanes)
+        self.fleet = Fleet(lanes, a_parser)
         self.admission = Admission(AdmissionSettings(), self.fleet.router)
         self.registry = MetricsRegistry()
         self.producer = self.broker.producer(queue_records_max=queue_records_max)
