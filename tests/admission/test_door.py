@@ -194,3 +194,13 @@ def test_more_work_ahead_never_opens_the_door(
 @given(limit_ms=st.integers(6, 10_000))
 def test_an_idle_lane_takes_whatever_can_be_done(limit_ms: int) -> None:
     assert ask(a_door(a_load()), limit_ms=limit_ms) == Admitted(0)
+
+
+def test_a_late_loop_refuses_also_those_who_grant_minutes() -> None:
+    door = a_door(a_load())
+    door.loop_lag_us = 1_600 * MS
+    refused = ask(door, limit_ms=600_000)
+    assert isinstance(refused, Denied)
+    assert refused.reason is Reason.OVERLOADED
+    door.loop_lag_us = 1_400 * MS
+    assert isinstance(ask(door, limit_ms=600_000), Admitted)

@@ -135,7 +135,8 @@ class Door:
         ``in_flight`` counts this process's requests of the model.
         """
         settings = self._settings
-        if self.loop_lag_us > settings.loop_lag_part * limit_us:
+        lag_limit_us = min(limit_us, settings.loop_lag_limit_us_max)
+        if self.loop_lag_us > settings.loop_lag_part * lag_limit_us:
             text = f"the ingress is {self.loop_lag_us / 1000:.0f} ms behind"
             return Denied(Reason.OVERLOADED, text, self.loop_lag_us)
         best: tuple[int, _Prediction] | None = None

@@ -29,6 +29,10 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """Everything is refused while the event loop is later than this part of the time
     limit: a saturated ingress loses every deadline at once."""
 
+    loop_lag_limit_us_max: PositiveInt = 5_000_000
+    """A longer time limit counts as this one there: a client that grants minutes does
+    not make the requests of all others wait behind its own."""
+
     load_age_us_max: PositiveInt = 1_000_000
     """A lane's published load older than this is not believed; then the number of
     requests in flight is limited by their latency instead."""
