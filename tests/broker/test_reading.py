@@ -4,7 +4,17 @@ import pytest
 
 from headrace.broker import LogRange, TopicPartition
 from headrace.errors import BusError, OffsetOutOfRange
-from tests.broker.bench import PATIENCE_S, Bench, make_topic, read, values, write
+from headrace.wire.headers import UNREADABLE_HEADERS
+from tests.broker.bench import (
+    PATIENCE_S,
+    Bench,
+    KafkaBench,
+    make_topic,
+    read,
+    values,
+    write,
+)
+from tests.broker.foreign import write_unreadable
 
 
 def test_nothing_to_read_is_an_empty_list(bench: Bench) -> None:
@@ -190,3 +200,22 @@ def test_what_is_not_assigned_is_passed_over(bench: Bench) -> None:
     reader.unassign([second])
     reader.pause([second])
     assert values(read(reader, 1)) == [b"a"]
+
+
+@pytest.mark.kafka
+def test_headers_that_cannot_be_read_stop_no_reader(kafka: str, prefix: str) -> None:
+    bench = KafkaBench(kafka, prefix)
+    topic = make_topic(bench)
+    # So many that the interpreter has specialised the code that reads them.
+    before = [b"%d" % each for each in range(200)]
+    write(bench, topic, *before)
+    write_unreadable(kafka, topic, b"foreign", {"ce_id": "one"})
+    write(bench, topic, b"after")
+    reader = bench.reader()
+    reader.assign({TopicPartition(topic, 0): 0})
+
+    records = read(reader, 202)
+
+    assert values(records) == [*before, b"foreign", b"after"]
+    assert [one.headers for one in records[199:]] == [[], list(UNREADABLE_HEADERS), []]
+    bench.close()

@@ -2,7 +2,9 @@ import pytest
 
 from headrace.broker import KafkaConnection, tail
 from headrace.errors import BusError
+from headrace.wire.headers import UNREADABLE_HEADERS
 from tests.broker.bench import KafkaBench, make_topic, write
+from tests.broker.foreign import write_unreadable
 
 pytestmark = pytest.mark.kafka
 
@@ -53,5 +55,19 @@ async def test_a_followed_topic_gives_what_comes_later(bench: KafkaBench) -> Non
 
 async def test_a_cluster_that_is_away_is_an_error() -> None:
     nowhere = KafkaConnection("127.0.0.1:9", "test")
-    with pytest.raises(BusError, match="read nothing"):
+    with pytest.raises(BusError, match="look up the log"):
         await anext(tail(nowhere, "nothing"))
+
+
+async def test_a_header_name_that_is_not_utf8_hides_no_record(
+    kafka: str, bench: KafkaBench
+) -> None:
+    topic = make_topic(bench)
+    write(bench, topic, b"a")
+    write_unreadable(kafka, topic, b"foreign")
+    write(bench, topic, b"b")
+
+    records = [one async for one in tail(bench.connection, topic)]
+
+    assert [one.value for one in records] == [b"a", b"foreign", b"b"]
+    assert records[1].headers == list(UNREADABLE_HEADERS)

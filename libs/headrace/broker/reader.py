@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from typing import Any, NamedTuple, cast
 
 import confluent_kafka
@@ -16,6 +17,7 @@ from headrace.broker.connection import (
 )
 from headrace.broker.interface import LogRange, Record, TopicPartition
 from headrace.errors import BusError, OffsetOutOfRange
+from headrace.wire.headers import UNREADABLE_HEADERS
 
 __all__ = ["KafkaReader", "ReaderSettings", "at", "reader_config", "record_of"]
 
@@ -180,12 +182,12 @@ def at(
 
 
 def record_of(message: confluent_kafka.Message) -> Record:
+    """The record; :data:`headrace.wire.headers.UNREADABLE_HEADERS` where the name of
+    a header is not UTF-8. To be called once for a message."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    # The client takes headers in more forms than it returns.
-    headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
     return Record(
         topic,
         partition,
@@ -193,5 +195,20 @@ def record_of(message: confluent_kafka.Message) -> Record:
         message.timestamp()[1] * 1000,
         message.key(),
         message.value(),
-        [] if headers is None else headers,
+        _headers(message),
     )
+
+
+_HEADERS_OF = methodcaller("headers")
+"""Of a name that it cannot decode the client gives a list with a hole, and leaves an
+exception pending. A call from C raises it; one that the interpreter has specialised
+for speed goes on, and the exception comes up wherever the next check is made."""
+
+
+def _headers(message: confluent_kafka.Message) -> list[tuple[str, bytes | None]]:
+    try:
+        headers = _HEADERS_OF(message)
+    except (UnicodeDecodeError, SystemError):
+        return list(UNREADABLE_HEADERS)
+    # The client takes headers in more forms than it returns.
+    return cast("list[tuple[str, bytes | None]]", headers or [])

@@ -1,18 +1,25 @@
-"""Reading a topic from a tool: on one event loop, without threads or positions."""
+"""Reading a topic from a tool: on an event loop, without positions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-
-import aiokafka
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
 
 from headrace.broker.connection import KafkaConnection
+from headrace.broker.history import History
 from headrace.broker.interface import Record
-from headrace.errors import BusError
+from headrace.broker.reader import KafkaReader
 
 __all__ = ["tail"]
+
+T = TypeVar("T")
+
+_LOOK_UP_S: Final = 5.0
+_RECORDS_MAX: Final = 1000
+_READ_S: Final = 0.2
 
 
 async def tail(
@@ -28,74 +35,34 @@ async def tail(
     Ends at what was the end when the reading began, unless ``follow``. A topic that
     does not exist has no records. Raises BusError.
     """
-    try:
-        partitions = await _partitions(connection, topic)
-        if not partitions:
-            return
-        consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=connection.bootstrap_servers,
-            client_id=connection.client_id,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_uncommitted",
-            max_partition_fetch_bytes=connection.batch_bytes_max,
+    # Of one thread: a call that is cancelled ends before the client is closed.
+    with ThreadPoolExecutor(1, "tail") as thread:
+
+        def call(function: Callable[[], T]) -> asyncio.Future[T]:
+            return asyncio.get_running_loop().run_in_executor(thread, function)
+
+        open_history = partial(
+            History,
+            connection,
+            lambda one: one.topic == topic,
+            since_us or 0,
+            timeout_s=_LOOK_UP_S,
         )
+        history = await call(open_history)
         try:
-            await consumer.start()
-            async for record in _read(consumer, partitions, since_us, follow=follow):
-                yield record
+            while history.read_to_us is not None:
+                for record in await call(history.read):
+                    yield record
         finally:
-            await consumer.stop()
-    except KafkaError as error:
-        raise BusError(f"read {topic}: {error}", code=type(error).__name__) from error
-
-
-async def _partitions(
-    connection: KafkaConnection, topic: str
-) -> list[aiokafka.TopicPartition]:
-    # A consumer learns of a topic's partitions only once it is subscribed.
-    admin = AIOKafkaAdminClient(
-        bootstrap_servers=connection.bootstrap_servers, client_id=connection.client_id
-    )
-    try:
-        await admin.start()
-        (found,) = await admin.describe_topics([topic])
-    finally:
-        await admin.close()
-    return sorted(
-        aiokafka.TopicPartition(topic, one["partition"]) for one in found["partitions"]
-    )
-
-
-async def _read(
-    consumer: aiokafka.AIOKafkaConsumer,
-    partitions: list[aiokafka.TopicPartition],
-    since_us: int | None,
-    *,
-    follow: bool,
-) -> AsyncIterator[Record]:
-    consumer.assign(partitions)
-    ends = await consumer.end_offsets(partitions)
-    if since_us is None:
-        await consumer.seek_to_beginning(*partitions)
-    else:
-        found = await consumer.offsets_for_times(
-            dict.fromkeys(partitions, since_us // 1000)
-        )
-        for one, place in found.items():
-            consumer.seek(one, ends[one] if place is None else place.offset)
-    while follow or [
-        one for one in partitions if await consumer.position(one) < ends[one]
-    ]:
-        for one, records in (await consumer.getmany(timeout_ms=200)).items():
-            for record in records:
-                if follow or record.offset < ends[one]:
-                    yield Record(
-                        record.topic,
-                        record.partition,
-                        record.offset,
-                        record.timestamp * 1000,
-                        record.key,
-                        record.value,
-                        list(record.headers),
-                    )
+            await call(history.close)
+        if not follow or not history.extents:
+            return
+        reader = await call(partial(KafkaReader, connection))
+        ends = {one: extent.end for one, extent in history.extents.items()}
+        try:
+            await call(partial(reader.assign, ends))
+            while True:
+                for record in await call(partial(reader.read, _RECORDS_MAX, _READ_S)):
+                    yield record
+        finally:
+            await call(reader.close)

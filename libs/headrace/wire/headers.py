@@ -42,6 +42,8 @@ __all__ = [
     "TEXT",
     "TRACEPARENT",
     "TRACESTATE",
+    "UNREADABLE",
+    "UNREADABLE_HEADERS",
     "VERSION",
     "check_schema",
     "number",
@@ -119,6 +121,13 @@ JSON_HEADERS: tuple[tuple[str, bytes | None], ...] = (
 )
 """What every record has whose value says the rest."""
 
+UNREADABLE = "inf-unreadable"
+UNREADABLE_HEADERS: tuple[tuple[str, bytes | None], ...] = (
+    (UNREADABLE, b"the name of a header is not UTF-8"),
+)
+"""What a reader gives in place of headers that cannot be read: every decoder answers
+it with :class:`headrace.errors.UndecodableRecord`."""
+
 DIGITS_MAX = 18
 
 
@@ -150,8 +159,10 @@ def number(headers: Mapping[str, bytes | None], name: str) -> int | None:
 
 
 def check_schema(headers: Mapping[str, bytes | None]) -> None:
-    """Absent is version 1; any other raises
+    """Absent is version 1; any other, and headers that could not be read, raise
     :class:`headrace.errors.UndecodableRecord`."""
+    if UNREADABLE in headers:
+        raise UndecodableRecord("the name of a header is not UTF-8")
     schema = headers.get(SCHEMA)
     if schema not in (None, SCHEMA_BYTES):
         raise UndecodableRecord(
