@@ -44,10 +44,14 @@ class LaneRouter:
 
     def own(self, former: str, lanes: Mapping[int, int], *, draining: bool) -> None:
         """A former says which lanes it owns, each with its epoch; the highest epoch of
-        a lane is its owner's."""
+        a lane, among those heard of lately, is its owner's."""
         for lane, epoch in lanes.items():
             known = self._owners.get(lane)
-            if known is None or epoch >= known.epoch:
+            if (
+                known is None
+                or epoch >= known.epoch
+                or not self._roster.heard_within(known.former, HEARD_PATIENT_US)
+            ):
                 self._owners[lane] = _Owner(epoch, former, draining)
         for lane, owner in list(self._owners.items()):
             if owner.former == former and lane not in lanes:

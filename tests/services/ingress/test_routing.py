@@ -101,3 +101,20 @@ def test_a_former_that_leaves_keeps_its_lanes_for_the_patient() -> None:
     log.heard("a", {0: 1}, 0)
     log.heard("a", {}, 10, draining=True)
     assert (log.chosen(SECOND_US), log.chosen(LONG_US)) == ({None}, {0})
+
+
+def test_a_silent_owner_loses_its_lane_to_the_best_former_that_is_heard() -> None:
+    log = Log()
+    log.heard("a", {0: 5}, 0)
+    log.heard("forged", {0: 10**9}, 10)
+    log.heard("a", {0: 5}, 2 * SECOND_US)
+    assert log.chosen(SECOND_US) == {None}
+
+    log.heard("b", {0: 4}, 4 * SECOND_US)
+    assert log.chosen(SECOND_US) == {0}
+    log.heard("a", {0: 5}, 4 * SECOND_US)
+    log.heard("b", {}, 4 * SECOND_US)
+
+    assert log.chosen(SECOND_US) == {0}
+    log.heard("a", {}, 4 * SECOND_US)
+    assert log.chosen() == {None}
