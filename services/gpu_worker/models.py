@@ -9,7 +9,8 @@ leaves what runs untouched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -46,6 +47,9 @@ MODELS = "models"
 """What ``/readyz`` awaits from this thread: that every folder found at the start is
 loaded or refused."""
 
+
+REASON_CHARS_MAX = 4_000
+"""Longer reasons of a refusal are cut."""
 
 _BACKENDS = {"onnx": "onnxruntime", "simulated": "simulated"}
 
@@ -209,7 +213,8 @@ class Models:
                     self._refuse(key, problem)
                     return
                 try:
-                    sha256 = content_sha256(self._settings.folder, key, found[key])
+                    with self._refusing(key):
+                        sha256 = content_sha256(self._settings.folder, key, found[key])
                 except ModelRefused as error:
                     self._refuse(key, str(error))
                     return
@@ -217,7 +222,8 @@ class Models:
 
     def _sha256(self, key: VersionKey, fingerprint: Fingerprint) -> str:
         try:
-            return content_sha256(self._settings.folder, key, fingerprint)
+            with self._refusing(key):
+                return content_sha256(self._settings.folder, key, fingerprint)
         except ModelRefused:
             return ""  # it changes just now; the next looks tell
 
@@ -267,14 +273,31 @@ class Models:
 
     def _load(self, key: VersionKey) -> tuple[Manifest, Loaded]:
         folder = version_folder(self._settings.folder, key)
-        try:
+        with self._refusing(key):
             manifest = read_manifest(folder)
             if manifest.backend == "onnx":
                 check_external_data(folder / MODEL_NAME)
             return manifest, load(folder / MODEL_NAME, manifest, self._device)
+
+    @contextmanager
+    def _refusing(self, key: VersionKey) -> Iterator[None]:
+        """Whatever one version's files lead to, it is that version's refusal."""
+        try:
+            yield
+        except ModelRefused:
+            raise
         except OSError as error:
             raise ModelRefused(
                 f"a file of the version folder cannot be read: {error.strerror}"
+            ) from error
+        except Exception as error:  # the supervisor of one version's load
+            self._metrics.loads.labels("failed").inc()
+            self._log.error(
+                "model.failed", model=key.model, version=key.version, exc_info=error
+            )
+            raise ModelRefused(
+                f"loading it failed in a way that is not foreseen "
+                f"({type(error).__name__}); the worker's log has the trace"
             ) from error
 
     def _serve(
@@ -320,6 +343,8 @@ class Models:
 
     def _refuse(self, key: VersionKey, reason: str, sha256: str = "") -> None:
         """Say why; what this slot serves under the number goes on."""
+        if len(reason) > REASON_CHARS_MAX:
+            reason = f"{reason[:REASON_CHARS_MAX]}..."
         self._metrics.loads.labels("refused").inc()
         self._log.error(
             "model.refused", model=key.model, version=key.version, text=reason

@@ -80,10 +80,10 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             "padding.values.x: Input should be a finite number",
         ),
         (f"max_batch = {'9' * 5000}", "holds a number of too many digits"),
-        (f"max_batch = 0x{'f' * 60_000}", "max_batch: "),
+        (f"max_batch = 0x{'f' * 16_000}", "max_batch: "),
         (f"a = {'[' * 5000}{']' * 5000}", "model.toml nests values too deeply"),
         (f"a{'.a' * 5000} = 1", "a: unknown key"),
-        ("x" * 65_537, "model.toml is longer than 65536 bytes"),
+        ("x" * 16_385, "model.toml is longer than 16384 bytes"),
         ("backend = 'simulated'", 'backend "simulated" needs alpha_ms, beta_ms'),
     ],
 )
@@ -98,11 +98,11 @@ def test_a_wrong_manifest_is_refused_by_its_key(
 
 def test_a_refusal_stays_short(tmp_path: Path) -> None:
     with pytest.raises(ModelRefused) as refused:
-        manifest(tmp_path, "\n".join(f"{i:x<600} = 1" for i in range(100)))
+        manifest(tmp_path, "\n".join(f"{i:x<600} = 1" for i in range(25)))
 
     assert len(str(refused.value)) < 4000
     assert "0xxx" in str(refused.value)
-    assert str(refused.value).endswith("; and 92 more")
+    assert str(refused.value).endswith("; and 17 more")
 
 
 def test_a_simulated_accelerator_needs_no_file(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ LogEvent = Literal[
     "loop.paused",
     "loop.stalled",
     "model.announced",
+    "model.failed",
     "model.loading",
     "model.mismatched",
     "model.ready",

@@ -289,6 +289,7 @@ class WorkerMetrics:
         )
         self.loads = made.counter(
             "headrace_model_loads",
-            "Version folders loaded, by how it ended: ready or refused",
+            "Version folders loaded, by how it ended: ready or refused; failed: an "
+            "error that nobody foresaw, refused as well",
             "outcome",
         )

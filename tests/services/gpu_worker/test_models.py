@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 
@@ -57,6 +58,13 @@ def test_a_version_is_announced_with_all_that_others_need(pool: Pool) -> None:
     assert admin.partitions(pool.topics.dead_letters("lookup"), 10) == 1
 
 
+SIMULATED = """\
+backend = "simulated"
+alpha_ms = {alpha_ms}
+beta_ms = 1
+inputs = [{{ name = "X", datatype = "FP32", shape = [-1] }}]
+"""
+
 REFUSED = {
     "bad_ir": (zoo.refused_bad_ir(), "Unsupported model IR version: 99"),
     "bad_opset": (zoo.refused_bad_opset(), "Opset 999 is under development"),
@@ -69,6 +77,32 @@ REFUSED = {
     "ragged_out": (zoo.ragged_out(), "batch_axis = {"),
     "outside": (zoo.external_data("../../../../etc/hosts"), "outside the version"),
 }
+
+
+ODD_MANIFESTS = {
+    "endless": (SIMULATED.format(alpha_ms="inf"), "alpha_ms: Input should be a finite"),
+    "no_number": (SIMULATED.format(alpha_ms="nan"), "alpha_ms: Input should be a"),
+    "digits": (f"max_batch = {'9' * 5000}", "holds a number of too many digits"),
+    "nested": (f"a = {'[' * 5000}{']' * 5000}", "nests values too deeply"),
+}
+
+
+def test_no_folder_keeps_the_others_from_being_served(pool: Pool) -> None:
+    for name, (toml, _) in ODD_MANIFESTS.items():
+        folder = pool.models / name / "1"
+        folder.mkdir(parents=True)
+        (folder / "model.toml").write_text(toml)
+    named = put_version(pool.models, "named", "1", graphs.log())
+    (named / os.fsdecode(b"\xff")).touch()
+    put_version(pool.models, "spelt", "01", graphs.log())
+    put_version(pool.models, "zlast", "1", graphs.log())
+    pool.start()
+
+    pool.wait_state(ModelState.READY, "zlast")
+    for name, (_, sentence) in ODD_MANIFESTS.items():
+        assert sentence in pool.wait_state(ModelState.REFUSED, name).reason
+    assert "is not UTF-8" in pool.wait_state(ModelState.REFUSED, "named").reason
+    assert "without leading zeros" in pool.worker_log()
 
 
 def test_what_cannot_be_served_is_refused_with_the_reason(pool: Pool) -> None:
@@ -86,7 +120,7 @@ def test_what_cannot_be_served_is_refused_with_the_reason(pool: Pool) -> None:
     assert "max_bach: unknown key" in misspelt.reason
     assert "symbolic link" in pool.wait_state(ModelState.REFUSED, "linked").reason
     assert pool.wait_state(ModelState.READY, "good").warnings == ()
-    said = b"".join(record.value for record in pool.control.records)
+    said = b"".join(record.value or b"" for record in pool.control.records)
     assert str(pool.models).encode() not in said
 
 
