@@ -68,7 +68,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("memory_rows = 4097", "memory_rows: Input should be less than or equal to"),
         ("batch_axis = { x = 16 }", "batch_axis.x: Input should be less than 16"),
         (
-            "[padding]\naxis = 's'\nedges = [1073741825]",
+            "[padding]\naxis = 's'\nedges = [1048577]",
             "padding.edges.0: Input should",
         ),
         (

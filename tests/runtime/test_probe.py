@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 import pytest
 
-from headrace.domain import VARIABLE, Manifest
+from headrace.domain import VARIABLE, Datatype, Manifest, Signature, TensorSpec
 from headrace.errors import ModelRefused
-from headrace.runtime import DeviceSettings, Probed, load, open_device
+from headrace.runtime import Array, DeviceSettings, Probed, load, open_device
+from headrace.runtime.probe import probe
 from tests.models import graphs, zoo
 
 CPU = open_device(DeviceSettings(provider="cpu"))
@@ -179,6 +182,21 @@ def test_a_model_that_no_made_up_input_can_run_is_served_unprobed(
     assert got.warnings[0].startswith("not probed, for made-up inputs cannot run: ")
 
 
+def test_a_row_of_absurd_size_is_never_made_up(tmp_path: Path) -> None:
+    model = graphs.model(
+        "wide",
+        [graphs.node("Identity", ["X"], ["Y"])],
+        [graphs.value("X", onnx.TensorProto.FLOAT, ["n", 1 << 40])],
+        [graphs.value("Y", onnx.TensorProto.FLOAT, ["n", 1 << 40])],
+    )
+
+    (warning,) = probed(tmp_path, model).warnings
+    assert warning == (
+        "not probed, for made-up inputs cannot run: a row of input 'X' has more than "
+        "67108864 elements"
+    )
+
+
 def test_padding_that_keeps_answers_is_silent(tmp_path: Path) -> None:
     got = probed(
         tmp_path, graphs.embedding(), padding={"axis": "sequence", "edges": [4, 8]}
@@ -197,6 +215,14 @@ def test_padding_that_changes_answers_is_told(tmp_path: Path) -> None:
 
     assert len(got.warnings) == 1
     assert got.warnings[0].startswith("padding changes answers, by up to ")
+
+
+def test_a_filler_that_the_datatype_cannot_hold_is_refused(tmp_path: Path) -> None:
+    padding = {"axis": "seq", "edges": [4], "values": {"X": 1e300}}
+
+    text = refusal(tmp_path, graphs.rowmean(), padding=padding)
+
+    assert "padding.values.X = 1e+300 does not fit FP32" in text
 
 
 @pytest.mark.parametrize(
@@ -218,6 +244,56 @@ def test_wrong_padding_is_refused(
     tmp_path: Path, padding: dict[str, object], sentence: str
 ) -> None:
     assert sentence in refusal(tmp_path, graphs.embedding(), padding=padding)
+
+
+class _Slow:
+    """The session of an encoder whose element of an array takes ``us``, in a time of
+    its own."""
+
+    def __init__(self, us: int) -> None:
+        self.us = us
+        self.now_us = 0
+        self.runs: list[tuple[int, ...]] = []
+        ids = TensorSpec("ids", Datatype.INT64, (VARIABLE, VARIABLE))
+        self.signature = Signature((ids,), (ids,))
+        self.dimensions = {"ids": ("batch", "sequence")}
+        self.platform = self.provider = "slow"
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        self.runs.append(inputs["ids"].shape)
+        self.now_us += self.us * inputs["ids"].size
+        return [inputs["ids"]]
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("warm_up", [0, 1, 100])
+@pytest.mark.parametrize("us", [1, 10, 100, 1000])
+def test_the_probe_of_a_slow_padded_model_ends_soon(
+    monkeypatch: pytest.MonkeyPatch, us: int, warm_up: int
+) -> None:
+    session = _Slow(us)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: session.now_us * 1000)
+    manifest = Manifest.model_validate(
+        {
+            "max_batch": 16,
+            "warm_up": warm_up,
+            "padding": {"axis": "sequence", "edges": [16, 32, 64, 128, 256]},
+        }
+    )
+
+    got = probe(session, manifest)
+
+    (timed,) = {length for rows, length in session.runs if rows == 16} - {16} or {16}
+    assert got.run_us == {rows: us * rows * timed for rows in (1, 2, 3, 16)}
+    assert got.warnings == ()
+    assert {length for _, length in session.runs} >= {256}
+    full_us = us * 16 * 16
+    assert session.now_us <= 2_500_000 + 8 * full_us
 
 
 def test_the_probe_fills_in_a_rank_that_the_file_leaves_out(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ RANK_MAX = 16
 SIZE_MAX = 1 << 30
 """Largest extent of a dimension, and most elements in a row of an input."""
 
+LENGTH_MAX = 1 << 20
+"""Longest edge of padding; a probe makes up a row of each."""
+
 EDGES_MAX = 64
 INPUTS_MAX = 64
 
@@ -39,7 +42,7 @@ SIMULATED_MS_MAX = 3_600_000
 """An hour: a longer run is no run."""
 
 _Rows = Annotated[int, Strict(), Field(ge=1, le=ROWS_MAX)]
-_Length = Annotated[int, Strict(), Field(ge=1, le=SIZE_MAX)]
+_Length = Annotated[int, Strict(), Field(ge=1, le=LENGTH_MAX)]
 _Size = Annotated[int, Strict(), Field(ge=VARIABLE, le=SIZE_MAX)]
 _SimulatedMs = Annotated[FiniteFloat, Field(ge=0, le=SIMULATED_MS_MAX)]
 

@@ -195,7 +195,7 @@ def _check_filler(spec: TensorSpec, value: float) -> None:
     kind = NUMPY_TYPES[spec.datatype]
     with np.errstate(all="ignore"):
         kept = np.array(value).astype(kind)
-    if kind.kind in "iub" and kept != value:
+    if not np.isfinite(kept) or (kind.kind in "iub" and kept != value):
         raise ModelRefused(
             f"padding.values.{spec.name} = {value:g} does not fit {spec.datatype}"
         )

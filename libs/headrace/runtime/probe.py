@@ -29,7 +29,7 @@ from headrace.runtime.batching import (
 )
 from headrace.runtime.failures import RunFailed
 from headrace.runtime.layout import Layout, settle_layout
-from headrace.runtime.session import NUMPY_TYPES, Session
+from headrace.runtime.session import NUMPY_TYPES, Array, Session
 from headrace.runtime.synthetic import KINDS, SyntheticInputs, choices
 
 __all__ = ["Probed", "probe"]
@@ -37,10 +37,11 @@ __all__ = ["Probed", "probe"]
 TIMED_RUNS = 3
 """Runs of each size, of which the median counts; fewer when they are slow."""
 
-TIMED_US_MAX = 500_000
-"""A size that has taken so long is not run again."""
+TIMED_US_MAX = 150_000
+"""A size that has taken so long is not warmed up or timed again: a slow run varies
+little, and a version is not served before its probe ends."""
 
-LENGTH_US_MAX = 1_000_000
+LENGTH_US_MAX = 250_000
 """A version with padding is timed at the longest edge at which a full batch should
 take less."""
 
@@ -99,6 +100,8 @@ class _Probe:
         self._layout = layout
         self._warm_up = manifest.warm_up
         self._edges = layout.padding.edges if layout.padding else (0,)
+        self._mixed: dict[int, dict[str, bytes]] = {}
+        """By rows: what the first of so many rows, unlike its neighbours, got."""
         self._inputs = self._first_that_runs()
 
     def run(self, rows_max: int) -> Probed:
@@ -155,7 +158,7 @@ class _Probe:
 
     def _failure(self, rows: int) -> str:
         try:
-            self._outputs(rows)
+            self._mixed[rows] = _member(self._outputs(rows), 0)
         except RunFailed as error:
             return str(error) or "the run failed"
         return ""
@@ -180,10 +183,9 @@ class _Probe:
         worst: dict[str, float] = {}
         for rows in sorted({min(KINDS, rows_max), rows_max}):
             among_equals = _member(self._outputs(rows, kinds=1), 0)
-            among_others = _member(self._outputs(rows), 0)
             for name, difference in (
                 *self._compared(alone, among_equals, BY_SIZE),
-                *self._compared(among_equals, among_others, BY_NEIGHBOURS),
+                *self._compared(among_equals, self._mixed[rows], BY_NEIGHBOURS),
             ):
                 worst[name] = max(worst.get(name, 0.0), difference)
         for name, difference in worst.items():
@@ -231,7 +233,7 @@ class _Probe:
         unfit: list[str] = []
         for edge in reversed(self._edges):
             try:
-                run_us = self._timed_us(1, edge)
+                run_us = self._timed_us(1, edge, runs=1)
             except RunFailed as error:
                 unfit.append(f"length {edge}, an edge of padding, cannot run: {error}")
                 continue
@@ -239,19 +241,26 @@ class _Probe:
                 return edge, unfit
         return self._edges[0], unfit
 
-    def _timed_us(self, rows: int, length: int) -> int:
+    def _timed_us(self, rows: int, length: int, runs: int = TIMED_RUNS) -> int:
         lengths = [length] * rows
         arrays = assemble(
             self._layout, self._inputs.batch(lengths), [1] * rows, lengths
         )
-        for _ in range(self._warm_up):
-            self._session.run(arrays)
-        times: list[int] = []
-        while len(times) < TIMED_RUNS and sum(times) < TIMED_US_MAX:
+        for _ in self._run_times_us(arrays, self._warm_up):
+            pass
+        return round(median(self._run_times_us(arrays, runs)))
+
+    def _run_times_us(self, arrays: Mapping[str, Array], runs: int) -> Iterator[int]:
+        """At most ``runs`` of them; fewer, but one, where they are slow."""
+        spent_us = 0
+        for _ in range(runs):
             began = time.perf_counter_ns()
             self._session.run(arrays)
-            times.append(max(1, (time.perf_counter_ns() - began) // 1000))
-        return round(median(times))
+            run_us = max(1, (time.perf_counter_ns() - began) // 1000)
+            yield run_us
+            spent_us += run_us
+            if spent_us >= TIMED_US_MAX:
+                return
 
     def _with_ranks(self) -> Layout:
         """The layout, with the rank of outputs whose shape the file leaves out."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from headrace.domain import VARIABLE, Datatype, TensorSpec
 from headrace.runtime.batching import BatchInput
+from headrace.runtime.failures import FailureKind, RunFailed
 from headrace.runtime.layout import Dimensions, Layout
 from headrace.runtime.session import NUMPY_TYPES, Array
 from headrace.wire.compatibility import LENGTH, ROWS
@@ -29,6 +31,11 @@ SIZES_ALIKE = (2, 1, 16, 64)
 
 NAMES_VARIED_MAX = 6
 """At most so many dimensions are tried as the one that is larger than the others."""
+
+
+ELEMENTS_MAX = 1 << 26
+"""Most elements of a made-up row: no record carries as many, and a file that asks for
+more must not cost the process its memory."""
 
 
 class Integers(Enum):
@@ -54,7 +61,10 @@ class SyntheticInputs:
         self._choice = choice
 
     def row(self, kind: int, length: int) -> dict[str, Array]:
-        """Arrays of one row; ``length`` on the padded axis, if there is one."""
+        """Arrays of one row; ``length`` on the padded axis, if there is one.
+
+        Raises :class:`headrace.runtime.RunFailed` for a row that is too large.
+        """
         return {
             spec.name: self._array(spec, kind, length)
             for spec in self._layout.signature.inputs
@@ -92,6 +102,9 @@ class SyntheticInputs:
             else extent
             for at, extent in enumerate(spec.shape)
         ]  # fmt: skip
+        if prod(shape) > ELEMENTS_MAX:
+            text = f"a row of input {spec.name!r} has more than {ELEMENTS_MAX} elements"
+            raise RunFailed(FailureKind.MEMORY, text)
         random = np.random.default_rng([kind, len(spec.name), *spec.name.encode()])
         return _values(spec, shape, random, kind, self._choice.integers)
 
