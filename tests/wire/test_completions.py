@@ -26,6 +26,7 @@ from tests.wire.records import an_envelope
 
 UUIDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 NUMBERS = st.integers(0, 2**31 - 1)
+TIMES_US = st.integers(0, 86_400_000_000)
 OFFSETS = st.integers(0, 2**63 - 1)
 SOURCES = st.builds(
     Source, st.sampled_from(["requests.a", "requests.b"]), st.integers(0, 7), OFFSETS
@@ -64,8 +65,8 @@ COMPLETIONS: st.SearchStrategy[Completion] = st.one_of(
         slot=NUMBERS,
         incarnation=OFFSETS,
         rows=NUMBERS,
-        wait_us=OFFSETS,
-        run_us=OFFSETS,
+        wait_us=TIMES_US,
+        run_us=TIMES_US,
         members=st.lists(
             st.builds(
                 DoneMember,
@@ -77,8 +78,8 @@ COMPLETIONS: st.SearchStrategy[Completion] = st.one_of(
             ),
             max_size=4,
         ).map(tuple),
-        input_us=OFFSETS,
-        output_us=OFFSETS,
+        input_us=TIMES_US,
+        output_us=TIMES_US,
         model=st.text(),
         version=st.text(),
     ),
@@ -131,6 +132,14 @@ def test_a_column_of_another_length_is_undecodable() -> None:
     done.done.status.append(pb.OK)
     with pytest.raises(UndecodableRecord):
         decode_completion(an_envelope(done.SerializeToString()))
+
+
+def test_a_stage_takes_at_least_nothing_and_at_most_a_day() -> None:
+    done = pb.Completion.FromString(encode_completion(a_done(MemberStatus.OK)))
+    done.done.wait_us, done.done.run_us = -(2**62), 2**62
+    read = decode_completion(an_envelope(done.SerializeToString()))
+    assert isinstance(read, Done)
+    assert (read.wait_us, read.run_us) == (0, 86_400_000_000)
 
 
 def test_a_status_that_is_not_known_is_undecodable() -> None:

@@ -144,3 +144,93 @@ def test_a_key_names_model_version_and_slot() -> None:
 def test_a_key_of_another_form_is_undecodable(key: bytes | None) -> None:
     with pytest.raises(UndecodableRecord, match="is no key of control.models"):
         parse_announcement_key(key)
+
+
+def changed(value: Claim | Heartbeat | Announcement, path: str, to: object) -> Record:
+    """``value`` with what lies at ``path`` replaced."""
+    content = json.loads(encode_json(value))
+    *way, last = path.split(".")
+    place = content
+    for step in way:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[int(last) if isinstance(place, list) else last] = to
+    return a_record(json.dumps(content).encode())
+
+
+SPEC = {"name": "ids", "datatype": "INT64", "shape": [-1]}
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ("latency_objective_ms", 1e308),
+        ("latency_objective_ms", float("inf")),
+        ("latency_objective_ms", float("nan")),
+        ("latency_objective_ms", 0),
+        ("latency_objective_ms", -5),
+        ("version", "9" * 4301),
+        ("version", "0"),
+        ("version", "1\n"),
+        ("version", "\u0663"),
+        ("version", ""),
+        ("model", "a/b"),
+        ("model", "stats"),
+        ("model", "m" * 101),
+        ("model", "m\n"),
+        ("slot", -1),
+        ("slot", 10**30),
+        ("incarnation", 10**30),
+        ("incarnation", -1),
+        ("max_batch", 0),
+        ("max_batch", 10**12),
+        ("run_us", {"1": -5}),
+        ("run_us", {"1": 10**30}),
+        ("run_us", {"0": 5}),
+        ("run_us", {str(10**30): 5}),
+        ("batch_axes", {"ids": 2}),
+        ("batch_axes", {"vector": 10**9}),
+        ("batch_axes", {"ids": -2}),
+        ("padding.edges", []),
+        ("padding.edges", [0]),
+        ("padding.edges", [16, 16]),
+        ("padding.edges", [32, 16]),
+        ("padding.input_axes", {"ids": 2}),
+        ("padding.output_axes", {"vector": 2}),
+        ("signature.inputs", [SPEC, SPEC]),
+        ("signature.inputs", [SPEC | {"datatype": "WAT"}]),
+        ("signature.inputs", [SPEC | {"shape": [-9, 1]}]),
+        ("signature.inputs", [SPEC | {"shape": [10**30, 1]}]),
+    ],
+)
+def test_an_announcement_that_no_worker_makes_is_undecodable(
+    path: str, to: object
+) -> None:
+    with pytest.raises(UndecodableRecord):
+        decode_json(Announcement, changed(ANNOUNCEMENTS[1], path, to))
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ("slot", -1),
+        ("slot", 10**30),
+        ("lanes.0.lane", -1),
+        ("lanes.0.epoch", 2**63),
+        ("lanes.0.epoch", -2),
+        ("lanes.0.request_us", -1),
+        ("lanes.0.control_us", 10**30),
+        ("lanes.0.load.slots", -5),
+        ("lanes.0.load.slots", 10**30),
+        ("lanes.0.load.free_us", [-1]),
+        ("lanes.0.load.free_us", [2, 1]),
+        ("lanes.0.load.prices", [["m", "1", -5, 0, 0]]),
+    ],
+)
+def test_a_heartbeat_that_no_former_sends_is_undecodable(path: str, to: object) -> None:
+    with pytest.raises(UndecodableRecord):
+        decode_json(Heartbeat, changed(HEARTBEATS[2], path, to))
+
+
+def test_a_record_nested_too_deep_is_undecodable() -> None:
+    with pytest.raises(UndecodableRecord, match="recursion"):
+        decode_json(Claim, a_record(b'{"new": ' + b"[" * 100_000))

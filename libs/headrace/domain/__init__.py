@@ -27,7 +27,7 @@ from headrace.domain.dispatch import (
     VersionChanged,
     Withdrawn,
 )
-from headrace.domain.load import Load, Price, QueueLoad
+from headrace.domain.load import Count, Load, Microseconds, Price, QueueLoad
 from headrace.domain.manifest import (
     ROWS_MAX,
     Manifest,
@@ -54,6 +54,7 @@ __all__ = [
     "Arrived",
     "BatchEnded",
     "Completion",
+    "Count",
     "Datatype",
     "DeadLetter",
     "Dispatch",
@@ -67,6 +68,7 @@ __all__ = [
     "Load",
     "Manifest",
     "MemberStatus",
+    "Microseconds",
     "ModelState",
     "Padding",
     "PaddingManifest",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from headrace.domain.request import Priority
 
-__all__ = ["Load", "Price", "QueueLoad"]
+__all__ = ["Count", "Load", "Microseconds", "Price", "QueueLoad"]
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""Of things, or the number of one; as large as the log numbers partitions."""
+
+Microseconds = Annotated[int, Meta(ge=0, le=2**53)]
+"""A time or a duration that a float still tells exactly."""
 
 
 class QueueLoad(msgspec.Struct, frozen=True):
@@ -15,12 +24,12 @@ class QueueLoad(msgspec.Struct, frozen=True):
     model: str
     version: str
     priority: Priority
-    requests: int
-    rows: int
-    oldest_us: int
+    requests: Count
+    rows: Count
+    oldest_us: Microseconds
     """Age of the oldest."""
 
-    backlog_us: int
+    backlog_us: Microseconds
     """Device time of these rows, in batches as large as their time limits allow."""
 
 
@@ -29,23 +38,23 @@ class Price(msgspec.Struct, frozen=True):
 
     model: str
     version: str
-    row_us: int
+    row_us: Microseconds
     """Device time of one row, in a batch as large as the time limits allow."""
 
-    batch_us: int
+    batch_us: Microseconds
     """Bound of the run time of a batch whose rows are about as cheap."""
 
-    one_us: int
+    one_us: Microseconds
     """Bound of the run time of one row alone: a shorter time limit is unattainable."""
 
 
 class Load(msgspec.Struct, frozen=True):
     """A lane's work at an instant. Device times add over all of its slots."""
 
-    slots: int
+    slots: Count
     """Worker slots that may be sent to."""
 
-    free_us: list[int] = []
+    free_us: list[Microseconds] = []
     """From now until a slot has run what it holds, ascending; of many slots, some
     that stand for the others."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from headrace.domain.tensor import Signature
 
@@ -12,6 +14,10 @@ __all__ = ["BATCH_AXIS_NONE", "ModelState", "Padding", "ServedVersion"]
 
 BATCH_AXIS_NONE = -1
 """The axis of a tensor that has no batch axis: it belongs to the compatibility key."""
+
+
+_Axis = Annotated[int, Meta(ge=BATCH_AXIS_NONE, le=2**31 - 1)]
+_Edge = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class ModelState(StrEnum):
@@ -34,9 +40,9 @@ class Padding(msgspec.Struct, frozen=True):
 
     axis: str
     values: dict[str, float]
-    input_axes: dict[str, int]
-    output_axes: dict[str, int]
-    edges: tuple[int, ...]
+    input_axes: dict[str, _Axis]
+    output_axes: dict[str, _Axis]
+    edges: Annotated[tuple[_Edge, ...], Meta(min_length=1)]
 
     def edge(self, length: int) -> int:
         """The padded extent of ``length``."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 __all__ = ["VARIABLE", "Datatype", "Signature", "Tensor", "TensorSpec"]
 
@@ -59,7 +61,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
     name: str
     datatype: Datatype
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Meta(ge=VARIABLE, le=2**31 - 1)], ...]
 
 
 class Signature(msgspec.Struct, frozen=True):

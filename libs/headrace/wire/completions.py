@@ -35,6 +35,9 @@ _STATUSES = {
 _BY_NUMBER = {number: status for status, number in _STATUSES.items()}
 
 DRAINING = "draining"
+STAGE_US_MAX = 86_400_000_000
+"""A stage that took longer counts as so long, one that took less than nothing as
+nothing: the batch has ended all the same."""
 
 
 def encode_completion(completion: Completion) -> bytes:
@@ -171,6 +174,10 @@ def _reported(report: pb.Report) -> Reported:
     )
 
 
+def _stage_us(us: int) -> int:
+    return min(max(us, 0), STAGE_US_MAX)
+
+
 def _ended(done: pb.Done) -> Done:
     sources = sources_of(done)
     count = len(sources)
@@ -187,14 +194,14 @@ def _ended(done: pb.Done) -> Done:
         slot=done.slot,
         incarnation=done.incarnation,
         rows=done.rows,
-        wait_us=done.wait_us,
-        run_us=done.run_us,
+        wait_us=_stage_us(done.wait_us),
+        run_us=_stage_us(done.run_us),
         members=tuple(
             DoneMember(source, id_, _BY_NUMBER[status], reason, text)
             for source, id_, status, reason, text in columns
         ),
-        input_us=done.input_us,
-        output_us=done.output_us,
+        input_us=_stage_us(done.input_us),
+        output_us=_stage_us(done.output_us),
         model=done.model,
         version=done.version,
     )

@@ -5,15 +5,28 @@ Their JSON Schemas are generated from these classes into ``schemas/``.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
+from itertools import pairwise
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from headrace.domain import Load, ModelState, Padding, Signature
-from headrace.errors import UndecodableRecord
+from headrace.domain import (
+    ROWS_MAX,
+    Count,
+    Load,
+    Microseconds,
+    ModelState,
+    Padding,
+    Signature,
+)
+from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
+from headrace.wire.topics import checked_name
 
 __all__ = [
     "Announcement",
@@ -28,6 +41,12 @@ __all__ = [
     "parse_announcement_key",
 ]
 
+_VERSION = re.compile(r"[1-9][0-9]{0,17}")
+_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Rows = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_RunTime = Annotated[int, Meta(ge=0, le=86_400_000_000)]
+_Axis = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+
 
 class Claim(msgspec.Struct, frozen=True):
     """Topic ``lanes.<pool>``: a former was assigned the lane of this partition."""
@@ -39,8 +58,8 @@ class Claim(msgspec.Struct, frozen=True):
     """UUID of this process, 32 hex digits."""
 
     host: str
-    pid: int
-    started_us: int
+    pid: Count
+    started_us: Microseconds
     """Start of the process in log time, epoch microseconds."""
 
 
@@ -59,15 +78,15 @@ class ServiceState(StrEnum):
 class LaneLoad(msgspec.Struct, frozen=True):
     """A lane as its former sees it; what an ingress admits by."""
 
-    lane: int
-    epoch: int
+    lane: Count
+    epoch: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
     active: bool
     """False while it is taken over or left."""
 
     load: Load
-    request_us: int
-    control_us: int
-    response_us: int
+    request_us: Microseconds
+    control_us: Microseconds
+    response_us: Microseconds
     """Measured hops: append to former, former to a run's start, run's end to reply."""
 
 
@@ -76,20 +95,20 @@ class Heartbeat(msgspec.Struct, frozen=True, omit_defaults=True):
     main loop turns."""
 
     role: Role
-    slot: int
+    slot: Count
     instance: str
     """UUID of this process, 32 hex digits."""
 
     state: ServiceState
     host: str = ""
-    pid: int = 0
+    pid: Count = 0
     admin: str = ""
     """Base address of ``/livez /readyz /metrics``."""
 
-    incarnation: int | None = None
+    incarnation: _Offset | None = None
     """Worker: offset of its join; None before it is acked."""
 
-    lane: int | None = None
+    lane: Count | None = None
     """Worker: the lane that it serves."""
 
     models: tuple[str, ...] = ()
@@ -105,9 +124,9 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     model: str
     version: str
-    slot: int
+    slot: Count
     state: ModelState
-    incarnation: int | None = None
+    incarnation: _Offset | None = None
     reason: str = ""
     """Why it is refused, or is not ready."""
 
@@ -116,11 +135,11 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     sha256: str = ""
     """Of the version folder's files."""
 
-    max_batch: int = 1
-    batch_axes: dict[str, int] = {}
+    max_batch: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 1
+    batch_axes: dict[str, _Axis] = {}
     padding: Padding | None = None
-    latency_objective_ms: float | None = None
-    run_us: dict[int, int] = {}
+    latency_objective_ms: Annotated[float, Meta(gt=0, le=600_000)] | None = None
+    run_us: dict[_Rows, _RunTime] = {}
     """Rows to measured run time, from the probe."""
 
     platform: str = "onnx_onnxv1"
@@ -135,14 +154,57 @@ def encode_json(value: Claim | Heartbeat | Announcement) -> bytes:
 
 
 def decode_json(kind: type[_Json], record: Record) -> _Json:
-    """Raises :class:`headrace.errors.UndecodableRecord`, also for a tombstone."""
+    """Raises :class:`headrace.errors.UndecodableRecord`, also for a tombstone, and for
+    what no process of ours could have meant: whoever folds it need not look."""
     check_schema(dict(record.headers))
     if record.value is None:
         raise UndecodableRecord("the record has no value")
     try:
-        return msgspec.json.decode(record.value, type=kind)
-    except msgspec.DecodeError as error:
+        value = msgspec.json.decode(record.value, type=kind)
+        _check(value)
+    except (msgspec.DecodeError, RequestError, RecursionError) as error:
         raise UndecodableRecord(f"not a {kind.__name__}: {error}") from error
+    return value
+
+
+def _check(value: Claim | Heartbeat | Announcement) -> None:
+    """What their types do not say."""
+    if isinstance(value, Heartbeat):
+        for each in value.lanes:
+            if any(one > other for one, other in pairwise(each.load.free_us)):
+                raise UndecodableRecord(f"free_us of lane {each.lane} does not ascend")
+    elif isinstance(value, Announcement):
+        checked_name("model", value.model)
+        if not _VERSION.fullmatch(value.version):
+            raise UndecodableRecord(
+                f"version {value.version[:40]!r} is not a number from 1 of at most 18 "
+                "digits"
+            )
+        if value.signature is not None:
+            _check_axes(value, value.signature)
+        edges = value.padding.edges if value.padding else ()
+        if any(one >= other for one, other in pairwise(edges)):
+            raise UndecodableRecord("the edges of padding do not ascend")
+
+
+def _check_axes(value: Announcement, signature: Signature) -> None:
+    inputs = {spec.name: len(spec.shape) for spec in signature.inputs}
+    outputs = {spec.name: len(spec.shape) for spec in signature.outputs}
+    if len(inputs) < len(signature.inputs) or len(outputs) < len(signature.outputs):
+        raise UndecodableRecord("the signature has a name twice")
+    _check_ranks("batch_axes", value.batch_axes, inputs)
+    _check_ranks("batch_axes", value.batch_axes, outputs)
+    if value.padding is not None:
+        _check_ranks("padding.input_axes", value.padding.input_axes, inputs)
+        _check_ranks("padding.output_axes", value.padding.output_axes, outputs)
+
+
+def _check_ranks(what: str, axes: Mapping[str, int], ranks: Mapping[str, int]) -> None:
+    for name, axis in axes.items():
+        if axis >= ranks.get(name, axis + 1):
+            raise UndecodableRecord(
+                f"{what}: '{name[:120]}' has no axis {axis}, only {ranks[name]}"
+            )
 
 
 def announcement_key(model: str, version: str, slot: int) -> bytes:
