@@ -244,6 +244,16 @@ def changed(headers: dict[str, bytes | None]) -> dict[str, bytes | None]:
         ),
         ({"ce_id": b"\xff"}, Reason.INVALID, "header ce_id is not UTF-8"),
         ({"inf-tenant": b"a.b"}, Reason.INVALID, "tenant name 'a.b' is not allowed"),
+        (
+            {"inf-tenant": b"a.b", "ce_source": b"headrace/x"},
+            Reason.INVALID,
+            "tenant name 'a.b' is not allowed",
+        ),
+        (
+            {"inf-unreadable": b""},
+            Reason.UNDECODABLE,
+            "the name of a header is not UTF-8",
+        ),
         ({"inf-priority": b"1"}, Reason.INVALID, "inf-priority is b'1', expected one"),
         ({"inf-deadline": b"soon"}, Reason.INVALID, "inf-deadline is b'soon'"),
         ({"inf-deadline": b"-5"}, Reason.INVALID, "expected a number"),

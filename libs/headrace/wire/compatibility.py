@@ -8,6 +8,7 @@ the whole batch. Requests of one model version with equal keys fit together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -22,6 +23,8 @@ ROWS = -1
 
 LENGTH = -2
 """In a batched tensor's shape: the axis whose extent is each member's length."""
+
+_EXTENT = re.compile(r"[1-9][0-9]{0,17}")
 
 VALUE_BYTES_MAX = 32
 """A longer value of an input without batch axis enters the key as its SHA-256."""
@@ -83,15 +86,15 @@ def batched_shapes(served: ServedVersion, shape: str) -> tuple[tuple[int, ...], 
     Raises :class:`headrace.errors.RequestError` when the key is not one of this
     version's.
     """
-    rest = shape
+    rest = f"{shape};" if served.signature.inputs else shape
     shapes = []
     for spec in served.signature.inputs:
         prefix = f"{spec.name}:{spec.datatype}:"
-        part, _, after = rest[len(prefix) :].partition(";")
+        part, end, after = rest[len(prefix) :].partition(";")
         dims, shared, _ = part.partition("=")
         extents = _batched_shape(served, spec, dims.split(",") if dims else [])
         is_shared = bool(served.batch_axes) and ROWS not in extents
-        if not rest.startswith(prefix) or bool(shared) != is_shared:
+        if not rest.startswith(prefix) or not end or bool(shared) != is_shared:
             raise _foreign(served, shape)
         shapes.append(extents)
         rest = after
@@ -116,7 +119,7 @@ def _batched_shape(
             extents.append(ROWS)
         elif axis == padded_axis and dim.startswith("~"):
             extents.append(LENGTH)
-        elif dim.isdecimal() and len(dim) < 19 and expected in (VARIABLE, int(dim)):
+        elif _EXTENT.fullmatch(dim) and expected in (VARIABLE, int(dim)):
             extents.append(int(dim))
         else:
             raise _foreign(served, ",".join(dims))

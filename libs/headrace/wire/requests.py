@@ -72,7 +72,7 @@ OUR_SOURCE = b"headrace/"
 
 REMEMBERED_MAX = 4096
 """Sizes are remembered for so many compatibility keys, and so many reply addresses
-are; then all are forgotten."""
+and tenants are; then all are forgotten."""
 
 PRIORITIES = tuple(Priority)
 PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
@@ -178,6 +178,7 @@ class RequestDecoder:
         self._partitions_of = partitions_of
         self._to_mono = to_mono
         self._known_sizes: dict[tuple[str, str, str, str], tuple[_Size, ...]] = {}
+        self._known_tenants: set[str] = set()
         self._known_addresses: dict[
             tuple[bytes | None, bytes | None], ReplyAddress | None
         ] = {}
@@ -261,7 +262,7 @@ class RequestDecoder:
                 f"{ID_BYTES_MAX}"
             )
         version = names.text(headers, names.VERSION)
-        tenant = names.text(headers, names.TENANT) or TENANT_DEFAULT
+        tenant = self._tenant(headers)
         source = Source(record.topic, record.partition, record.offset)
         made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         if made_by_us:
@@ -269,7 +270,6 @@ class RequestDecoder:
             topic, partition = reply_to or ("", None)
             key = f"{tenant}/{request_id}@{topic}/{partition}"
         else:
-            checked_name("tenant", tenant)
             contents = read_foreign(record.value, model, version, self._version_of)
             key = f"{source.topic}/{source.partition}/{source.offset}"
         timeout_us = contents.served.latency_objective_us or TIMEOUT_DEFAULT_US
@@ -295,6 +295,14 @@ class RequestDecoder:
             client_id=contents.client_id,
         )
         return RequestRead(request, overdue)
+
+    def _tenant(self, headers: Mapping[str, bytes | None]) -> str:
+        tenant = names.text(headers, names.TENANT) or TENANT_DEFAULT
+        if tenant not in self._known_tenants:
+            if len(self._known_tenants) >= REMEMBERED_MAX:
+                self._known_tenants.clear()
+            self._known_tenants.add(checked_name("tenant", tenant))
+        return tenant
 
     def _ours(
         self,
