@@ -121,7 +121,10 @@ class InferenceProtocol(HttpToolsProtocol):
         """Since when the client owes us a complete head; None while it does not."""
         self._message_bytes = 0
         self._in_head = True
+        self._in_message = False
         self._deaf = False
+        self._parting: tuple[int, str] | None = None
+        """The refusal that follows the answers still to come."""
 
     def connection_made(  # type: ignore[override] # as uvicorn's own
         self, transport: asyncio.Transport
@@ -140,6 +143,19 @@ class InferenceProtocol(HttpToolsProtocol):
             if not cycle.response_complete:
                 self.handler.client_left(cycle)
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override] # as asyncio's own
+        """The client asks no more, and may still read: what is complete is answered
+        before the connection ends. True keeps it open for that."""
+        if self._in_message and not self._deaf:
+            self._refuse_connection(400, "the request ends before its end")
+        self._deaf = True
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        if self._parting is None:
+            cycle.keep_alive = False
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -181,6 +197,7 @@ class InferenceProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         # uvicorn's own builds a scope here; _to_asgi does, for those that need one.
+        self._in_message = True
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -256,6 +273,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         self._in_head = True
+        self._in_message = False
         self._message_bytes = 0
         cycle = self.cycle
         if not isinstance(cycle, HotExchange):
@@ -282,6 +300,8 @@ class InferenceProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._parting is not None:
+            self._part(*self._parting)
         else:
             self.quiet_since_us = self.handler.clock.now_us()
 
@@ -321,19 +341,30 @@ class InferenceProtocol(HttpToolsProtocol):
         self._deaf = True
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            cycle.keep_alive = False
             if not isinstance(cycle, HotExchange):
-                if not cycle.more_body:
-                    # Its answer is still to come: nothing may pass it.
-                    return
-            elif cycle.body_complete:
-                return
-            else:
+                is_whole = not cycle.more_body
+            elif not cycle.body_complete:
+                cycle.keep_alive = False
                 cycle.body_complete = True
                 self._stop_body_timer(cycle)
                 refusal = refuse(Reason.INVALID, text, status=status)
                 self.handler.refuse(cycle, refusal)
                 return
+            else:
+                is_whole = True
+            if self.pipeline and not is_whole:
+                self.pipeline.popleft()
+                self._parting = status, text
+                return
+            if is_whole:
+                # Its answer is still to come: nothing may pass it.
+                if cycle.keep_alive:
+                    self._parting = status, text
+                return
+            cycle.keep_alive = False
+        self._part(status, text)
+
+    def _part(self, status: int, text: str) -> None:
         body = error_body(text)
         self.transport.write(
             STATUS_LINE[status]
