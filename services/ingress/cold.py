@@ -161,10 +161,13 @@ class _Pages:
         """Not an error when the model is not ready: only the status says so."""
         model = request.path_params["model"]
         try:
-            self._asked(request)
+            why_not = self._fleet.why_not_reached(self._asked(request))
+            reason = Reason.NO_CAPACITY
         except RequestError as error:
-            status = refuse(Reason(error.reason), "").status
-            return _json({"name": model, "ready": False, "error": str(error)}, status)
+            why_not, reason = str(error), Reason(error.reason)
+        if why_not is not None:
+            status = refuse(reason, "").status
+            return _json({"name": model, "ready": False, "error": why_not}, status)
         return _json({"name": model, "ready": True})
 
     async def config(self, request: Request) -> Response:

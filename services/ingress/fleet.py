@@ -1,12 +1,12 @@
 """What this process knows of the others: models, workers and batch formers.
 
 Pure, folded from ``control.models`` and ``status``. A version is ready for clients
-when a slot has announced it and was heard since.
+when a slot has announced it and was heard since, and a lane's former can send to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from headrace.delivery import Roster
@@ -21,6 +21,10 @@ __all__ = ["Destination", "Fleet"]
 
 WORKER_HEARD_US = 3_000_000
 """A version whose ready slots were all silent for so long is not ready."""
+
+LANE_SENDING_US = 3_000_000
+"""A version whose lanes all had no active former with workers for so long is not
+ready, though requests with enough time are taken in."""
 
 
 class Destination(NamedTuple):
@@ -64,6 +68,9 @@ class Fleet:
         match heartbeat.role:
             case Role.BATCH_FORMER:
                 self._roster.heard(heartbeat.instance, log_us)
+                for each in heartbeat.lanes:
+                    if each.active and each.load.slots:
+                        self._roster.heard(_sending(each.lane), log_us)
                 self.router.own(
                     heartbeat.instance,
                     {load.lane: load.epoch for load in heartbeat.lanes},
@@ -107,10 +114,7 @@ class Fleet:
                 f"model {model!r} is not ready: {_SILENT}",
                 reason=Reason.MODEL_UNAVAILABLE,
             )
-        lanes = frozenset(
-            self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
-        )
-        found = Destination(served, self._parser(served), lanes)
+        found = Destination(served, self._parser(served), self._lanes_of(slots))
         self._resolved[model, version] = found
         return found
 
@@ -123,17 +127,38 @@ class Fleet:
         return [
             info.version
             for info in self._catalog.versions_of(model)
-            if self.why_not_ready(info) is None
+            if self._why_not_accepted(info) is None
         ]
 
     def why_not_ready(self, info: VersionInfo) -> str | None:
-        """None: ready."""
+        """None: ready, from the worker's announcement to a lane that leads to it."""
+        why_not = self._why_not_accepted(info)
+        if why_not is None and info.served is not None:
+            why_not = self.why_not_reached(info.served)
+        return why_not
+
+    def why_not_reached(self, served: ServedVersion) -> str | None:
+        """None: a lane of its workers had a former that could send to them, at some
+        instant of the last seconds; a failover is shorter, and requests wait for it."""
+        if any(
+            self._roster.heard_within(_sending(lane), LANE_SENDING_US)
+            for lane in self._lanes_of(self._heard_slots(served))
+        ):
+            return None
+        return _UNREACHED
+
+    def _why_not_accepted(self, info: VersionInfo) -> str | None:
         served = info.served
         if served is None or not served.accepts:
             return info.reason or info.state.value
         if not self._heard_slots(served):
             return _SILENT
         return None
+
+    def _lanes_of(self, slots: Iterable[int]) -> frozenset[int]:
+        return frozenset(
+            self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
+        )
 
     def _parser(self, served: ServedVersion) -> RequestParser:
         """Made anew when the version changes, not when somebody is heard: a parser
@@ -162,6 +187,13 @@ class Fleet:
 
 
 _SILENT = "no worker that has it was heard of for 3 s"
+
+_UNREACHED = "no batch former had a worker to send it to for 3 s"
+
+
+def _sending(lane: int) -> str:
+    """The roster's key of a lane whose former can send to workers."""
+    return f"lane/{lane}"
 
 
 def _worker(slot: int) -> str:

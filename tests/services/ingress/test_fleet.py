@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain import ModelState
+from headrace.domain import Load, ModelState
 from headrace.errors import RequestError
 from headrace.wire import Role
 from tests.services.ingress.models import a_version
@@ -63,3 +63,39 @@ def test_only_lanes_with_a_heard_slot_lead_to_a_version() -> None:
     world.clock.advance(3_000_000)
     world.beat(Role.GPU_WORKER, 1)
     assert world.fleet.resolve("m").lanes == {1}
+
+
+def why_not_ready(world: World) -> str | None:
+    (info,) = world.fleet.versions()
+    return world.fleet.why_not_ready(info)
+
+
+def test_a_version_is_ready_when_a_former_can_send_to_its_workers() -> None:
+    world = World(former=False)
+    assert "former" in (why_not_ready(world) or "")
+    world.beat(Role.BATCH_FORMER, load=Load(slots=0))
+    assert "former" in (why_not_ready(world) or "")
+    assert world.fleet.ready_versions("m") == ["1"]
+    world.beat(Role.BATCH_FORMER, active=False)
+    assert "former" in (why_not_ready(world) or "")
+    world.beat(Role.BATCH_FORMER)
+    assert why_not_ready(world) is None
+
+
+def test_a_lane_that_leads_to_another_model_makes_no_version_ready() -> None:
+    world = World(a_version(ready_slots=frozenset({1})), lanes=2)
+    world.beat(Role.GPU_WORKER, 1)
+    assert world.fleet.resolve("m").lanes == {1}
+    assert "former" in (why_not_ready(world) or "")
+
+
+def test_a_failover_is_too_short_to_be_seen() -> None:
+    world = World()
+    for _ in range(29):
+        world.clock.advance(100_000)
+        world.beat(Role.GPU_WORKER)
+        world.beat(Role.BATCH_FORMER, load=Load(slots=0))
+        assert why_not_ready(world) is None
+    world.clock.advance(100_000)
+    world.beat(Role.GPU_WORKER)
+    assert "former" in (why_not_ready(world) or "")

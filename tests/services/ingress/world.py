@@ -89,6 +89,7 @@ class World:
         *versions: ServedVersion,
         lanes: int = 1,
         queue_records_max: int = 1000,
+        former: bool = True,
         **limits: int,
     ) -> None:
         self.clock = ManualClock(10_000_000)
@@ -123,7 +124,8 @@ class World:
         for served in versions or (a_version(),):
             self.announce(served)
         self.beat(Role.GPU_WORKER)
-        self.beat(Role.BATCH_FORMER)
+        if former:
+            self.beat(Role.BATCH_FORMER)
         self.fleet.starting = False
 
     def announce(
@@ -152,12 +154,13 @@ class World:
         state: ServiceState = ServiceState.READY,
         *,
         load: Load | None = None,
+        active: bool = True,
     ) -> None:
         """A heartbeat, appended now."""
         lane_load = LaneLoad(
             lane=0,
             epoch=1,
-            active=True,
+            active=active,
             load=load or Load(slots=1, free_us=[0]),
             request_us=0,
             control_us=0,
