@@ -309,8 +309,9 @@ class Pool:
         incarnation: int | None = None,
         lane: int = 0,
         latest_start_us: int | None = None,
+        copies: int = 1,
     ) -> str:
-        """Write a batch of these requests; its uuid."""
+        """Write a batch of these requests, in so many records; its uuid."""
         batch = secrets.token_hex(16)
         dispatch = Dispatch(
             batch=batch,
@@ -330,7 +331,9 @@ class Pool:
             1_000_000,
             latest_start_us,
         )
-        self.write(slot, encode_batch(dispatch, stamp, served))
+        value = encode_batch(dispatch, stamp, served)
+        for _ in range(copies):
+            self.write(slot, value)
         return batch
 
     def sync(self, k: int, *, slot: int = 0, epoch: int = 1) -> Reported:

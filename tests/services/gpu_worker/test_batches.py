@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headrace.broker import KafkaReader, TopicPartition
-from headrace.domain import MemberStatus, Reason, ReplyAddress, ServedVersion
+from headrace.domain import Done, MemberStatus, Reason, ReplyAddress, ServedVersion
 from headrace.wire import pack_bytes, results_topic
 from headrace.wire._generated import open_inference_pb2 as oip
 from tests.models import graphs, zoo
@@ -339,6 +339,23 @@ def test_two_batches_wait_in_memory_while_one_runs(pool: Pool) -> None:
     assert done[0].wait_us < 100_000
     assert done[1].wait_us > 200_000
     assert min(each.run_us for each in done) >= 300_000
+
+
+def test_a_batch_whose_record_is_copied_runs_once(pool: Pool) -> None:
+    put_simulated(pool.models, "sim", "1", alpha_ms=30, beta_ms=0)
+    worker = pool.start()
+    served = pool.served("sim")
+    row = pool.request(served, [((1, 4), bytes(16))])
+
+    copied = [pool.send(served, [row], copies=50) for _ in range(2)]
+    for batch in copied:
+        pool.done(batch)
+    pool.done(pool.send(served, [row]))
+
+    done = [each.batch for each in pool.completed() if isinstance(each, Done)]
+    assert [done.count(batch) for batch in copied] == [1, 1]
+    assert pool.sync(1).held == ()
+    assert worker.poll() is None
 
 
 def test_a_ragged_output_is_whole_for_the_one_who_asked(pool: Pool) -> None:
