@@ -46,6 +46,8 @@ async def _write(servers: str, topic: str, partition: str, *content: str) -> Non
         await producer.send_and_wait(
             topic,
             value,
+            # A compacted topic takes no record without.
+            key=b"foreign",
             partition=int(partition),
             headers=[
                 *((name, text.encode()) for name, text in headers.items()),

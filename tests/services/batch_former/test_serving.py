@@ -12,6 +12,7 @@ from headrace.domain import MemberStatus, ModelState, Priority, QueueLoad, Reaso
 from headrace.wire import Heartbeat, Role, ServiceState, decode_json
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
+from tests.broker.foreign import write_unreadable
 from tests.services.batch_former.hands import Former, Worker
 from tests.services.batch_former.pool import MODEL, Pool, until
 
@@ -353,3 +354,31 @@ def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=5) as answer:
         text: str = answer.read().decode()
     return text
+
+
+def test_headers_that_nobody_can_read_end_no_former(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    worker = start_worker(pool)
+    former = start_former(pool)
+    former.heard("lane.active")
+    topics, servers = pool.topics, pool.connection.bootstrap_servers
+    for topic in (
+        *(topics.control_models, topics.status),
+        *(topics.completions, topics.lanes),
+    ):
+        write_unreadable(servers, topic, b"{}")
+        former.heard("record.undecodable", topic=topic)
+    requests = topics.requests(MODEL)
+    headers = {"ce_id": "one", "reply-topic": topics.replies}
+    write_unreadable(servers, requests, b"foreign", headers, partition=2)
+
+    sent = pool.requests(1, served)
+
+    assert worker.serve(1)[0].ids == sent
+    letters = pool.reading(topics.dead_letters(MODEL))
+    (letter,) = until("a dead letter", letters.look)
+    assert letter.value == b"foreign"
+    assert dict(letter.headers)[names.REASON] == b"undecodable"
+    until("both are committed", lambda: pool.depth().committed == 2)
