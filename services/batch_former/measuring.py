@@ -16,14 +16,13 @@ __all__ = ["Measuring"]
 LEASE_LAPSED: LogEvent = "lease.lapsed"
 SENT_KEPT_MAX = 10_000
 """Batches remembered until their done; beyond, the oldest is no longer measured."""
-HOPS_KEPT = 256
+HOPS_KEPT = 64
 HOPS_MIN = 5
-"""Fewer measured batches say nothing about a percentile."""
-HOPS_US = 10_000_000
+"""Fewer measured batches say nothing."""
+HOPS_US = 2_000_000
 """What was measured longer ago no longer counts: a hop that looked too long for any
 deadline would keep away the requests by which it could be measured anew."""
 HOP_US_MAX = 250_000
-HOPS_QUANTILE = 0.95
 
 
 class Sent(NamedTuple):
@@ -109,13 +108,14 @@ class Measuring:
         hops.append(Hop(now_us, control_us, response_us))
 
     def hops(self, lane: int, now_us: int) -> HopsMeasured:
-        """The p95 of the lane's last batches; the settings' where there are few."""
+        """The median of the lane's last batches; the settings' where there are few. A
+        high quantile would take one stall of a busy machine for the rule."""
         hops = [hop for hop in self._hops.get(lane, ()) if hop.at_us > now_us - HOPS_US]
         if len(hops) < HOPS_MIN:
             return self._hops_assumed
         return HopsMeasured(
-            control_us=_high(hop.control_us for hop in hops),
-            response_us=_high(hop.response_us for hop in hops),
+            control_us=_median(hop.control_us for hop in hops),
+            response_us=_median(hop.response_us for hop in hops),
         )
 
     def requests_read(self, lane: int, appended_us: int, now_us: int) -> None:
@@ -124,11 +124,11 @@ class Measuring:
         waits.append(Wait(now_us, max(now_us - appended_us, 0)))
 
     def request_us(self, lane: int, now_us: int) -> int:
-        """The p95 from a request's append to the former; 0 when none was read
+        """From a request's append to the former, the median; 0 when none was read
         lately."""
         waits = self._waits.get(lane, ())
         lately = [wait.wait_us for wait in waits if wait.at_us > now_us - HOPS_US]
-        return _high(lately) if lately else 0
+        return _median(lately) if lately else 0
 
     def alarmed(self, lane: int, event: str) -> None:
         if event == LEASE_LAPSED:
@@ -153,6 +153,6 @@ class Measuring:
         self._process.undecodable.labels(kind).inc()
 
 
-def _high(values: Iterable[int]) -> int:
+def _median(values: Iterable[int]) -> int:
     ordered = sorted(values)
-    return ordered[int(HOPS_QUANTILE * (len(ordered) - 1))]
+    return ordered[len(ordered) // 2]

@@ -177,18 +177,27 @@ class Door:
     ) -> Admitted | Denied:
         settings = self._settings
         left_us = limit_us - self.loop_lag_us
-        least_us = told.hops_us + told.price.one_us
-        if least_us > left_us:
-            text = f"takes at least {least_us / 1000:.0f} ms of {limit_us // 1000}"
-            return Denied(Reason.DEADLINE_UNATTAINABLE, text, least_us - left_us)
-        finish_us, allowed_us = told.finish_us, int(settings.fill * left_us)
-        if limit_us < settings.batches_within_limit_min * told.price.batch_us:
-            finish_us = told.waits_us + least_us
-            allowed_us = int(settings.choice * left_us)
-        if finish_us <= allowed_us:
+        one_us = told.price.one_us
+        if one_us > left_us:
+            text = f"a run takes {one_us / 1000:.0f} ms of {limit_us // 1000}"
+            return Denied(Reason.DEADLINE_UNATTAINABLE, text, one_us - left_us)
+        if not told.waits_us:
+            # Nothing is ahead, so refusing helps nobody; and what is never let in
+            # never shows that the hops have become shorter again.
             return Admitted(lane)
-        text = f"predicted to take {finish_us / 1000:.0f} ms of {limit_us // 1000}"
-        return Denied(Reason.OVERLOADED, text, finish_us - allowed_us)
+        if limit_us < settings.batches_within_limit_min * told.price.batch_us:
+            over_us = told.waits_us + one_us - int(settings.choice * left_us)
+        else:
+            # The queue is what the door can do something about; the hops have the
+            # rest of the time limit.
+            over_us = max(
+                told.waits_us + told.price.batch_us - int(settings.fill * left_us),
+                told.finish_us - left_us,
+            )
+        if over_us <= 0:
+            return Admitted(lane)
+        text = f"predicted to take {told.finish_us / 1000:.0f} ms of {limit_us // 1000}"
+        return Denied(Reason.OVERLOADED, text, over_us)
 
     def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:
         limit = self._gradient(model).limit

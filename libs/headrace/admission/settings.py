@@ -11,11 +11,11 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """Parameters of the door."""
 
     fill: float = Field(default=0.6, gt=0, le=1)
-    """A request enters while its predicted finish takes at most this part of its time
-    limit. A queue of two to three batches keeps every batch full; a longer one only
-    puts all answers on the edge of their deadlines, where a hiccup makes them late
-    (measured at twice the capacity: 67 % of the device's goodput at 1.0, 99 % at
-    0.6)."""
+    """A request enters while what is ahead of it and its own run take at most this
+    part of its time limit; the hops have the rest. A queue of two to three batches
+    keeps every batch full; a longer one only puts all answers on the edge of their
+    deadlines, where a hiccup makes them late (measured at twice the capacity: 67 % of
+    the device's goodput at 1.0, 99 % at 0.6)."""
 
     batches_within_limit_min: PositiveInt = 3
     """A time limit that holds fewer batches than this has no room for a queue of full
