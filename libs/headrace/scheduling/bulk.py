@@ -10,9 +10,9 @@ from __future__ import annotations
 from headrace.scheduling.backlog import Backlog, Line
 from headrace.scheduling.settings import SchedulingSettings
 
-__all__ = ["BulkLimit"]
+__all__ = ["LIMIT_KEPT_US", "BulkLimit"]
 
-KEPT_US = 50_000
+LIMIT_KEPT_US = 50_000
 
 
 class BulkLimit:
@@ -27,7 +27,7 @@ class BulkLimit:
     def limit_us(self, now_us: int) -> int | None:
         """Longest bulk run; None: there was no online traffic of late."""
         if now_us >= self._until_us:
-            self._until_us = now_us + KEPT_US
+            self._until_us = now_us + LIMIT_KEPT_US
             limits = [self._spare_us(line, now_us) for line in self._backlog.lines()]
             self._limit_us = min(
                 (limit for limit in limits if limit is not None), default=None

@@ -29,7 +29,7 @@ from headrace.domain import (
     Withdrawn,
 )
 from headrace.scheduling.backlog import Backlog, Line
-from headrace.scheduling.bulk import BulkLimit
+from headrace.scheduling.bulk import LIMIT_KEPT_US, BulkLimit
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
@@ -189,6 +189,9 @@ class BatchFormer:
         if priority == Priority.BULK:
             rows_max = self._bulk_rows(line, band.head, now_us)
             if not rows_max:
+                # What holds it back passes with time alone: online traffic of late,
+                # or a share that is not owed yet. No event would say so.
+                self._look_again(now_us + LIMIT_KEPT_US)
                 return None
         hops_us = self._backlog.control_us + self._backlog.response_us
         terms = Terms(
@@ -214,11 +217,14 @@ class BatchFormer:
             now_us=now_us,
         )
         if send_at_us > now_us:
-            earliest = self._sendable_at_us
-            if earliest is None or send_at_us < earliest:
-                self._sendable_at_us = send_at_us
+            self._look_again(send_at_us)
             return None
         return Choice(line, priority, slot, times, chosen, reason, start_us)
+
+    def _look_again(self, at_us: int) -> None:
+        """Something may be sendable then."""
+        if self._sendable_at_us is None or at_us < self._sendable_at_us:
+            self._sendable_at_us = at_us
 
     def _bands_in_order(self, now_us: int) -> list[tuple[int, bool]]:
         """Priorities with work: those owed their share first, then by urgency."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.domain import ReleaseReason
 from headrace.scheduling.backlog import Line
+from headrace.scheduling.queue import NEVER_US
 from headrace.scheduling.selection import Selection, Terms
 from headrace.scheduling.slots import Slot
 
@@ -36,6 +37,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     if chosen.rows >= line.served.max_batch:
         return now_us, ReleaseReason.FULL
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
+    if chosen.deadline_us == NEVER_US:
+        return now_us, eager  # it has no last moment to wait for
     if not deferral or chosen.leaves_some or chosen.victims:
         return now_us, eager
     if chosen.rows >= terms.target_rows:
