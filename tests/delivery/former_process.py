@@ -55,7 +55,7 @@ from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
 from tests.delivery.process import Process
 from tests.delivery.records import BatchRecord, SyncRecord, record_read
-from tests.delivery.scheduler import FifoScheduler
+from tests.delivery.scheduler import Watched
 
 if TYPE_CHECKING:
     from tests.delivery.world import World
@@ -77,7 +77,7 @@ class FormerProcess(Process):
         self.instance = instance
         self.uuid = f"former-{instance}-{world.next_id()}"
         self.lane: Lane | None = None
-        self.scheduler: FifoScheduler | None = None
+        self.scheduler: Watched | None = None
         self._orders = Producer(world, self)
         self._answers = Producer(world, self)
         self._positions: dict[Partition, int] = {}
@@ -138,9 +138,7 @@ class FormerProcess(Process):
         self._term += 1
         world = self.world
         ids = (f"b{world.next_id()}" for _ in count())
-        self.scheduler = FifoScheduler(
-            ids, batch_max=world.batch_max, p99_us=world.run_us[1]
-        )
+        self.scheduler = Watched(world.new_policy(ids))
         self.lane = Lane(
             0,
             former=self.uuid,

@@ -12,6 +12,7 @@ from headrace.domain import (
     Refuse,
     ReleaseReason,
     Request,
+    Scheduler,
     SchedulerDecision,
     ServedVersion,
     SlotChanged,
@@ -20,7 +21,7 @@ from headrace.domain import (
     Withdrawn,
 )
 
-__all__ = ["FifoScheduler"]
+__all__ = ["FifoScheduler", "Watched"]
 
 
 class FifoScheduler:
@@ -125,3 +126,19 @@ class FifoScheduler:
             ),
             default=None,
         )
+
+
+class Watched:
+    """A policy, and what it was told last of each slot."""
+
+    def __init__(self, policy: Scheduler) -> None:
+        self._policy = policy
+        self.slots: dict[int, SlotChanged] = {}
+
+    def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
+        if isinstance(event, SlotChanged):
+            self.slots[event.slot] = event
+        return self._policy.handle(event, now_us)
+
+    def wakeup_at_us(self) -> int | None:
+        return self._policy.wakeup_at_us()

@@ -77,6 +77,7 @@ class WorkerProcess(Process):
         self._facts = Producer(world, self)
         self._replies = Producer(world, self)
         self._kept: dict[str, BatchRecord] = {}
+        self._ran_us: dict[str, int] = {}
         self._position: int | None = None
         self._read_to: int | None = None
         self._tick_at_us: int | None = None
@@ -207,7 +208,7 @@ class WorkerProcess(Process):
             incarnation=decision.incarnation,
             rows=len(members),
             wait_us=0,
-            run_us=1,
+            run_us=self._ran_us.get(decision.batch, 0),
             members=tuple(
                 DoneMember(
                     request.source,
@@ -236,6 +237,7 @@ class WorkerProcess(Process):
             outcomes = tuple(POISON if kind == "poison" else OK for kind in kinds)
         if "breaker" in kinds:
             outcomes = (MODEL_ERROR,)
+        self._ran_us[batch] = run_us
         ended = RunEnded(batch, run_us, outcomes)
         self.after(run_us, partial(self.tell, ended))
 

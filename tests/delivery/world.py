@@ -9,7 +9,7 @@ ended well. A failure is repeated by its seed alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -17,7 +17,7 @@ from random import Random
 
 from headrace.delivery import LaneLimits, LaneState
 from headrace.delivery.events import SlotHeard, StatusAdvanced
-from headrace.domain import Priority, Reason, ReplyAddress
+from headrace.domain import Priority, Reason, ReplyAddress, Scheduler
 from headrace.wire.topics import Topics
 from tests.delivery.broker import Coordinator, Log
 from tests.delivery.builders import MS, SECOND, TOPICS, a_version
@@ -26,6 +26,7 @@ from tests.delivery.former_process import FormerProcess
 from tests.delivery.history import History
 from tests.delivery.process import Process
 from tests.delivery.records import Ask
+from tests.delivery.scheduler import FifoScheduler
 from tests.delivery.worker_process import WorkerProcess
 
 __all__ = ["World"]
@@ -47,6 +48,7 @@ class World:
         wreckers: bool = True,
         run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
+        policy: Callable[[Iterator[str]], Scheduler] | None = None,
     ) -> None:
         self.seed = seed
         self.random = random = Random(seed)
@@ -71,6 +73,7 @@ class World:
             random.randint(1, 8) if strikes is None else strikes,
         )
         self._wreckers = wreckers
+        self._policy = policy
         self.run_us = run_us
         self.status_slow_until_us = 0
         self.status_stopped_until_us = 0
@@ -94,6 +97,12 @@ class World:
 
     def next_id(self) -> int:
         return next(self._ids)
+
+    def new_policy(self, batch_ids: Iterator[str]) -> Scheduler:
+        """The scheduler of a lane just taken."""
+        if self._policy is not None:
+            return self._policy(batch_ids)
+        return FifoScheduler(batch_ids, batch_max=self.batch_max, p99_us=self.run_us[1])
 
     # -- life
 
