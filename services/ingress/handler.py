@@ -32,6 +32,10 @@ __all__ = ["TICK_US", "Handler"]
 RESERVED_FROM_BYTES = 64 * 1024
 """Smaller bodies arrive with their head and are not counted."""
 
+LOG_SILENT_US = 2_000_000
+"""While the log has acknowledged nothing for so long, though a heartbeat is written
+every 250 ms, requests are refused: they would wait in the producer until they end."""
+
 GAP_US = 500_000
 GAP_GRACE_US = 150_000
 """After the process stood still, replies that lie in the log are read for so long
@@ -69,6 +73,7 @@ class Handler:
         self._deadlines: DeadlineWheel[Exchange] = DeadlineWheel()
         self._ticked_us = clock.now_us()
         self._expire_from_us = 0
+        self._log_heard_us: int | None = None
 
     def begin(
         self,
@@ -157,6 +162,10 @@ class Handler:
         if self._stop_waiting(exchange):
             self.refuse(exchange, _log_unavailable(error))
 
+    def log_heard(self, at_us: int) -> None:
+        """The log acknowledged a record of this process at ``at_us``."""
+        self._log_heard_us = at_us
+
     def tick(self) -> None:
         """Answer those whose time is over; call it every few milliseconds."""
         now_us = self.clock.now_us()
@@ -188,6 +197,8 @@ class Handler:
         exchange.destination = destination
         if not self._fleet.router.lanes_patient:
             return refuse(Reason.NO_FORMER, NO_FORMER)
+        if self._log_is_silent(exchange.started_us):
+            return _log_unavailable("it has acknowledged nothing for 2 s")
         if len(self.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
@@ -207,6 +218,15 @@ class Handler:
             exchange.doubt = refusal
             return None
         return refusal
+
+    def _log_is_silent(self, now_us: int) -> bool:
+        # While the process stood still it heard of no acknowledgement either.
+        return (
+            self._log_heard_us is not None
+            and now_us - self._log_heard_us > LOG_SILENT_US
+            and now_us - self._ticked_us < GAP_US
+            and now_us >= self._expire_from_us
+        )
 
     def _find_lane(self, exchange: Exchange, now_us: int) -> Refusal | None:
         destination = exchange.destination
@@ -315,8 +335,8 @@ class Handler:
         )
 
 
-def _log_unavailable(error: BusError) -> Refusal:
-    return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {error}")
+def _log_unavailable(why: object) -> Refusal:
+    return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {why}")
 
 
 def _overrides(body: bytes | bytearray) -> bool:

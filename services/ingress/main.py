@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, Protocol
 from uuid import uuid4
@@ -251,7 +252,7 @@ class _Ingress:
                 self._own_heartbeat,
                 pulse=self._pulse,
                 clock=self._clock,
-                log_time=_FedOnLoop(loop, self._log_clock),
+                log_time=_FedOnLoop(loop, self._acknowledged),
             ),
         ]
 
@@ -308,6 +309,10 @@ class _Ingress:
                 self._health.met("status")
         self._fleet.refresh()
 
+    def _acknowledged(self, sent_us: int, acked_us: int, log_us: int) -> None:
+        self._log_clock.feed(sent_us, acked_us, log_us)
+        self._handler.log_heard(acked_us)
+
     def _changed(self, batch: list[Announcement | Withdrawn]) -> None:
         for change in batch:
             if isinstance(change, Withdrawn):
@@ -355,14 +360,17 @@ class _FlushedThread:
 
 
 class _FedOnLoop:
-    """Hands the log clock's samples to the loop, the only thread that reads it."""
+    """Hands the samples of the log's time to the loop, the only thread that reads
+    what they change."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: LogClock) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, take: Callable[[int, int, int], None]
+    ) -> None:
         self._loop = loop
-        self._clock = clock
+        self._take = take
 
     def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:
-        self._loop.call_soon_threadsafe(self._clock.feed, sent_us, acked_us, log_us)
+        self._loop.call_soon_threadsafe(self._take, sent_us, acked_us, log_us)
 
 
 def _url(listener: socket.socket) -> str:

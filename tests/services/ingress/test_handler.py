@@ -7,6 +7,7 @@ import pytest
 from headrace.domain import ModelState, Reason
 from headrace.testing import Outage
 from headrace.wire import Role, ServiceState
+from services.ingress.handler import LOG_SILENT_US
 from tests.services.ingress.models import a_version
 from tests.services.ingress.world import BODY, World, a_result, an_error
 
@@ -225,3 +226,29 @@ def test_a_version_that_is_no_number_is_unknown_alike() -> None:
         assert exchange.refusal.status == 404
         texts.add(exchange.refusal.text.replace(repr(version), "V"))
     assert len(texts) == 1
+
+
+def test_while_the_log_acknowledges_nothing_requests_are_refused() -> None:
+    world = World()
+    world.handler.tick()
+    world.handler.log_heard(world.clock.now_us())
+    world.wind(LOG_SILENT_US - 100_000)
+    assert world.ask().status is None
+    world.wind(200_000)
+    refused = world.ask()
+    assert (refused.status, refused.reason) == (503, "log_unavailable")
+    assert len(world.records()) == 1
+    world.handler.log_heard(world.clock.now_us())
+    assert world.ask().status is None
+
+
+def test_a_process_that_stood_still_does_not_blame_the_log() -> None:
+    world = World()
+    world.handler.tick()
+    world.handler.log_heard(world.clock.now_us())
+    world.clock.advance(LOG_SILENT_US + 100_000)
+    assert world.ask().status is None
+    world.handler.tick()
+    assert world.ask().reason == "overloaded"
+    world.wind(2_000_000)
+    assert world.ask().reason == "log_unavailable"
