@@ -105,3 +105,9 @@ def test_the_limit_of_a_body_depends_on_its_parts() -> None:
     assert mine.body_bytes_max(Head(json_bytes=0)) == MIB
     assert mine.body_bytes_max(Head(json_bytes=100)) == 100 + MIB
     assert mine.body_bytes_max(Head(json_bytes=10**9)) == text_max + MIB
+
+
+def test_more_digits_than_python_reads_are_told_in_a_sentence_of_our_own() -> None:
+    text = OPENED + b"NaN," + b"9" * 5000 + b",3,4]}]}"
+    with pytest.raises(RequestError, match="integer of too many digits$"):
+        a_parser(a_version()).parse(Head(), text)

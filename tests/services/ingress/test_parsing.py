@@ -448,9 +448,3 @@ def test_a_size_of_thousands_of_digits_is_not_echoed_whole() -> None:
     with pytest.raises(RequestError, match=r"'X'.*1000.*\.\.\.") as caught:
         parse_binary(body(binary_x(10**4000)), ONE_ROW)
     assert len(str(caught.value)) < 300
-
-
-def test_more_digits_than_python_reads_are_told_in_a_sentence_of_our_own() -> None:
-    text = body(x([float("nan"), 7, 3, 4])).replace(b"7", b"9" * 5000)
-    with pytest.raises(RequestError, match="integer of too many digits$"):
-        parse_json(text)

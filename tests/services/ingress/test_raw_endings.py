@@ -1,0 +1,109 @@
+"""How a connection ends: its client asks no more, stops in the middle, or sends what
+is no request behind one that is."""
+
+import socket
+import time
+
+import pytest
+
+from tests.services.ingress.pipeline import IngressProcess, Pipeline
+from tests.services.ingress.test_raw_sockets import (
+    GOOD,
+    PATH,
+    a_json,
+    a_request,
+    connected,
+)
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        GOOD[:30],
+        GOOD[:-5],
+        GOOD[:-5].replace(b"HTTP/1.1", b"HTTP/1.0"),
+        b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{" % PATH.encode(),
+    ],
+)
+def test_a_client_that_ends_in_the_middle_is_told_and_leaves_nothing_behind(
+    ingress: IngressProcess, pipeline: Pipeline, cut: bytes
+) -> None:
+    seen = len(pipeline.requests)
+    with connected(ingress) as client:
+        client.send(cut)
+        client.socket.shutdown(socket.SHUT_WR)
+        answer = client.read()
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+        assert "before its end" in answer.error
+        started = time.monotonic()
+        assert client.is_closed()
+        assert time.monotonic() - started < 0.5
+    with connected(ingress) as client:
+        client.send(GOOD)
+        assert client.read().status == 200
+    assert len(pipeline.requests) == seen + 1
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [GOOD],
+        [GOOD, GOOD, GOOD],
+        [GOOD.replace(b"HTTP/1.1", b"HTTP/1.0")],
+        [b"GET /v2/health/live HTTP/1.1\r\n\r\n"],
+    ],
+)
+def test_a_client_that_has_asked_all_is_answered_before_the_end(
+    ingress: IngressProcess, requests: list[bytes]
+) -> None:
+    with connected(ingress) as client:
+        client.send(b"".join(requests))
+        client.socket.shutdown(socket.SHUT_WR)
+        for _ in requests:
+            assert client.read().status == 200
+        assert client.is_closed()
+
+
+def test_a_cut_request_behind_a_running_one_does_not_pass_its_answer(
+    ingress: IngressProcess,
+) -> None:
+    for cut in (GOOD[:30], GOOD[:-5]):
+        with connected(ingress) as client:
+            client.send(GOOD + cut)
+            client.socket.shutdown(socket.SHUT_WR)
+            assert [client.read().status for _ in range(2)] == [200, 400]
+            assert client.is_closed()
+
+
+@pytest.mark.parametrize("before", [[GOOD], [GOOD, GOOD]])
+def test_rubbish_behind_running_requests_is_told_after_their_answers(
+    ingress: IngressProcess, before: list[bytes]
+) -> None:
+    rubbish = b"\0\1\2 rubbish\r\n\r\n"
+    with connected(ingress) as client:
+        client.send(b"".join(before) + rubbish)
+        for _ in before:
+            assert client.read().status == 200
+        answer = client.read()
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+        assert client.is_closed()
+
+
+def test_rubbish_behind_a_finished_request_is_told(ingress: IngressProcess) -> None:
+    with connected(ingress) as client:
+        client.send(GOOD)
+        assert client.read().status == 200
+        client.send(b"\0\1\2 rubbish\r\n\r\n")
+        answer = client.read()
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+        assert client.is_closed()
+
+
+def test_rubbish_behind_the_last_request_is_dropped(ingress: IngressProcess) -> None:
+    with connected(ingress) as client:
+        client.send(a_request(a_json(), "connection: close") + b"\0 rubbish\r\n\r\n")
+        answer = client.read()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert client.is_closed()
