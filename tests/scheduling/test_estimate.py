@@ -74,6 +74,15 @@ def _overran(learned: RunTimes, run_us: int) -> bool:
     return late
 
 
+def test_runs_too_short_to_be_measured_still_take_time() -> None:
+    learned = times()
+    for rows in (1, 2, 32):
+        for _ in range(64):
+            learned.observe(rows, 0)
+
+    assert learned.expected(1) >= 1
+
+
 def test_rows_within_is_the_inverse_of_the_bound() -> None:
     learned = times()
 

@@ -118,7 +118,7 @@ class RunTimes:
                 bound.append(max(base[rows] * high * self._drift, bound[-1]))
                 tail = max(base[rows] * highest * self._drift, least)
                 extreme.append(max(tail, extreme[-1]))
-        self._expected = [int(us) for us in expected]
+        self._expected = [int(us) + 1 if us else 0 for us in expected]
         self._bound = [int(us) + 1 if us else 0 for us in bound]
         self._extreme = [int(us) + 1 if us else 0 for us in extreme]
 
