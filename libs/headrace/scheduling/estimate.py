@@ -118,9 +118,9 @@ class RunTimes:
                 bound.append(max(base[rows] * high * self._drift, bound[-1]))
                 tail = max(base[rows] * highest * self._drift, least)
                 extreme.append(max(tail, extreme[-1]))
-        self._expected = [int(us) + 1 if us else 0 for us in expected]
-        self._bound = [int(us) + 1 if us else 0 for us in bound]
-        self._extreme = [int(us) + 1 if us else 0 for us in extreme]
+        self._expected = [0, *(int(us) + 1 for us in expected[1:])]
+        self._bound = [0, *(int(us) + 1 for us in bound[1:])]
+        self._extreme = [0, *(int(us) + 1 for us in extreme[1:])]
 
     def _ratios(self, place: int, base: list[float]) -> tuple[float, float, float]:
         """Mean, quantile and 99th percentile of a step's runs against the fit."""
