@@ -23,6 +23,23 @@ def test_what_never_ran_is_bounded_with_a_margin() -> None:
     assert times().bound(16) == pytest.approx(1.25 * 9_000, abs=3)
 
 
+def test_a_fit_that_tells_the_runs_needs_a_smaller_margin() -> None:
+    learned = times()
+    for rows in (1, 2, 4, 8) * 4:
+        learned.observe(rows, 5_000 + 250 * rows)
+
+    assert learned.bound(20) == pytest.approx(1.05 * 10_000, rel=0.001)
+
+
+def test_a_fit_that_does_not_tell_the_runs_keeps_its_margin() -> None:
+    learned = times()
+    for rows in (1, 2, 4, 8) * 4:
+        learned.observe(rows, 40_000 if rows == 8 else 5_000)
+
+    fit_us = learned.expected(20)
+    assert learned.bound(20) == pytest.approx(1.25 * fit_us, rel=0.001)
+
+
 def test_the_tail_of_what_never_ran_is_twice_the_next_larger_probed_time() -> None:
     assert times().extreme(3) == pytest.approx(26_000, abs=2)
     assert times({}).extreme(1) == pytest.approx(10_000_000, abs=2)

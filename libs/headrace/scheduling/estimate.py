@@ -17,7 +17,8 @@ __all__ = ["PacedTimes", "RunTimes"]
 SAMPLES_FIT = 256
 SAMPLES_STEP = 64
 SAMPLES_TRUSTED = 5
-UNTRUSTED_FACTOR = 1.25
+SAMPLES_FIT_TRUSTED = 16
+MARGIN_MIN, MARGIN_MAX = 1.05, 1.25
 REFRESH_EVERY = 8
 REFRESH_ALWAYS_BELOW = 8
 DRIFT_UP = 1.1
@@ -107,26 +108,35 @@ class RunTimes:
     def _refresh(self) -> None:
         alpha, beta = self._affine()
         base = [max(alpha + beta * rows, 1.0) for rows in range(self.rows_max + 1)]
+        margin = self._margin(base)
         expected, bound, extreme = [0.0], [0.0], [0.0]
         for place, step in enumerate(self.ladder):
             first = self.ladder[place - 1] + 1 if place else 1
-            mean, high, highest = self._ratios(place, base)
             untrusted = len(self._steps[place]) < SAMPLES_TRUSTED
+            mean, high, highest = (
+                (1.0, margin, margin) if untrusted else self._ratios(place, base)
+            )
             least = self._announced_extreme(step) if untrusted else 0.0
             for rows in range(first, step + 1):
                 expected.append(max(base[rows] * mean, expected[-1]))
                 bound.append(max(base[rows] * high * self._drift, bound[-1]))
                 tail = max(base[rows] * highest * self._drift, least)
                 extreme.append(max(tail, extreme[-1]))
-        self._expected = [0, *(int(us) + 1 for us in expected[1:])]
+        self._expected = [0, *(max(int(us), 1) for us in expected[1:])]
         self._bound = [0, *(int(us) + 1 for us in bound[1:])]
         self._extreme = [0, *(int(us) + 1 for us in extreme[1:])]
+
+    def _margin(self, base: list[float]) -> float:
+        """For steps that hardly ran: by how well the fit tells all others."""
+        if len(self._recent) < SAMPLES_FIT_TRUSTED:
+            return MARGIN_MAX
+        errors = sorted(abs(run_us / base[rows] - 1) for rows, run_us in self._recent)
+        wide = errors[int(0.9 * len(errors))]
+        return min(max(1 + 2 * wide, MARGIN_MIN), MARGIN_MAX)
 
     def _ratios(self, place: int, base: list[float]) -> tuple[float, float, float]:
         """Mean, quantile and 99th percentile of a step's runs against the fit."""
         samples = self._steps[place]
-        if len(samples) < SAMPLES_TRUSTED:
-            return 1.0, UNTRUSTED_FACTOR, UNTRUSTED_FACTOR
         ratios = sorted(run_us / base[rows] for rows, run_us in samples)
         count = len(ratios)
         high = ratios[min(int(self._quantile * count), count - 1)]
