@@ -36,8 +36,7 @@ def test_a_fit_that_does_not_tell_the_runs_keeps_its_margin() -> None:
     for rows in (1, 2, 4, 8) * 4:
         learned.observe(rows, 40_000 if rows == 8 else 5_000)
 
-    fit_us = learned.expected(20)
-    assert learned.bound(20) == pytest.approx(1.25 * fit_us, rel=0.001)
+    assert learned.bound(20) >= 1.249 * learned.expected(20)
 
 
 def test_the_tail_of_what_never_ran_is_twice_the_next_larger_probed_time() -> None:
