@@ -238,6 +238,19 @@ def test_riding_along_never_costs_a_deadline() -> None:
     assert len(dispatch.requests) == 2
 
 
+def test_who_rides_along_keeps_his_own_deadline_too() -> None:
+    desk = Desk(a_version(max_batch=4))
+    desk.arrive(
+        *(a_request(priority=Priority.REALTIME) for _ in range(3)),
+        a_request(key="tight", limit_us=6 * MS),
+    )
+
+    (dispatch,) = desk.tick()
+
+    # Four rows are bounded at 6.25 ms.
+    assert "tight" not in keys(dispatch)
+
+
 def test_a_short_deadline_frees_its_batch_and_a_long_one_shrinks_nobodys() -> None:
     desk = Desk(a_version(max_batch=4))
     desk.arrive(

@@ -117,7 +117,7 @@ BUGS = [
     Bug(
         "lower priorities ride along whatever it costs",
         "former.py",
-        "            room = min(room, times.rows_within(spare_us))\n",
+        "                    and late_us + times.bound(more) <= soonest_us\n",
         "",
     ),
     Bug(

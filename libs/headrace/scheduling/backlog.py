@@ -213,7 +213,7 @@ class Backlog:
             if line.demand.arrived_at_us < since_us and not len(line.queue):
                 continue
             key = line.queue.key
-            largest = line.demand.largest_rows(line.times, hops_us)
+            largest = line.demand.largest_rows(line.times, hops_us, now_us)
             row_us = line.times.expected(largest) / largest
             offer = Offer(
                 weight=line.demand.rows_per_us(now_us) + len(line.queue) / SECOND_US,
@@ -261,7 +261,9 @@ class Backlog:
             tenants.is_out_of_profile(tenant) for tenant in band.tenants()
         )
         rows = min(len(band), line.times.rows_max)
-        leave_by_us = head.deadline_us - line.times.bound(rows)
+        # Where requests are lost, long queues come first: their rows are cheaper.
+        weight = 1 + line.demand.pressure
+        leave_by_us = head.deadline_us - int(weight * line.times.bound(rows))
         return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
 
     def _line(self, request: Request, served: ServedVersion) -> Line:

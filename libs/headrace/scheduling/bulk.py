@@ -39,10 +39,10 @@ class BulkLimit:
         seen_us = line.demand.online_at_us
         if seen_us < 0 or now_us - seen_us > self._settings.online_memory_us:
             return None
-        budget_us = line.demand.budget_us()
+        budget_us = line.demand.budget_us(now_us)
         assert budget_us is not None
         hops_us = self._backlog.control_us + self._backlog.response_us
         spare_us = budget_us - hops_us
-        target = line.demand.target_rows(line.times, hops_us, now_us)
-        slack_us = 0.5 * (spare_us - line.times.bound(target))
+        run_us = line.times.bound(round(line.demand.batch_rows))
+        slack_us = 0.5 * (spare_us - run_us)
         return int(max(min(self._settings.bulk_chunk * spare_us, slack_us), 0.0))

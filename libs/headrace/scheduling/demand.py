@@ -1,8 +1,7 @@
-"""What one queue is asked for: its arrival rate, its time limits, its target size."""
+"""What one queue is asked for, and how much of it is lost."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from math import exp
 
@@ -16,11 +15,17 @@ FAST_US = 500_000
 SLOW_US = 10_000_000
 BUDGETS = 64
 LOW_QUANTILE = 0.1
+SETTLED_MEMORY = 256
+"""Requests over which losses are averaged."""
+LOSS_MIN, LOSS_FULL = 0.02, 0.08
+"""Lost part of the requests at which pressure begins and is full. Below, a loss is a
+burst's; deferring for it would lose more."""
+BATCH_MEMORY = 0.1
 
 
 class Demand:
-    """Arrivals as two averages (0.5 s and 10 s, the larger counts) and the time
-    limits that recent requests came with."""
+    """Arrivals as two averages (0.5 s and 10 s, the larger counts), the time limits
+    that recent requests came with, and what became of them."""
 
     def __init__(self) -> None:
         self._since_us = 0
@@ -28,8 +33,12 @@ class Demand:
         self._fast = 0.0
         self._slow = 0.0
         self._budgets: deque[int] = deque(maxlen=BUDGETS)
-        self._target = 0
-        self._target_at_us = -1
+        self._budget_us: int | None = None
+        self._budget_at_us = -WINDOW_US
+        self._lost_part = 0.0
+        self.batch_rows = 1.0
+        """Rows of recent online batches, on average."""
+
         self.arrived_at_us = -1
         self.online_at_us = -1
         """When the last request with a deadline came; -1: never."""
@@ -43,49 +52,54 @@ class Demand:
         if now_us - self._since_us >= WINDOW_US:
             self._fold(now_us)
 
+    def sent(self, rows: int) -> None:
+        """An online batch left."""
+        self.batch_rows += (rows - self.batch_rows) * BATCH_MEMORY
+
+    def settled(self, served: int, lost: int) -> None:
+        """So many online requests were sent to a worker, so many given up."""
+        count = served + lost
+        if count:
+            weight = min(count / SETTLED_MEMORY, 1.0)
+            self._lost_part += (lost / count - self._lost_part) * weight
+
+    @property
+    def pressure(self) -> float:
+        """How far the queue is from serving what it is asked for, from 0 to 1."""
+        over = (self._lost_part - LOSS_MIN) / (LOSS_FULL - LOSS_MIN)
+        return min(max(over, 0.0), 1.0)
+
     def rows_per_us(self, now_us: int) -> float:
         if now_us - self._since_us >= WINDOW_US:
             self._fold(now_us)
         return max(self._fast, self._slow)
 
-    def budget_us(self) -> int | None:
+    def budget_us(self, now_us: int) -> int | None:
         """A low quantile of recent time limits; None: only requests without one."""
-        if not self._budgets:
-            return None
-        ordered = sorted(self._budgets)
-        return ordered[int(LOW_QUANTILE * len(ordered))]
+        if now_us - self._budget_at_us >= WINDOW_US and self._budgets:
+            self._budget_at_us = now_us
+            ordered = sorted(self._budgets)
+            self._budget_us = ordered[int(LOW_QUANTILE * len(ordered))]
+        return self._budget_us
 
-    def largest_rows(self, times: RunTimes, hops_us: int) -> int:
+    def largest_rows(self, times: RunTimes, hops_us: int, now_us: int) -> int:
         """The most rows that run within the time limits, which batches of a backlog
         grow to."""
-        budget_us = self.budget_us()
+        budget_us = self.budget_us(now_us)
         if budget_us is None:
             return times.rows_max
         return max(times.rows_within(budget_us - hops_us), 1)
 
-    def target_rows(self, times: RunTimes, hops_us: int, now_us: int) -> int:
-        """The largest size that gathers and runs within the time limits. Cached for
-        50 ms."""
-        if 0 <= now_us - self._target_at_us < WINDOW_US and self._target_at_us >= 0:
-            return min(self._target, times.rows_max)
-        self._target_at_us = now_us
-        self._target = self._find_target(times, hops_us, now_us)
-        return self._target
-
-    def _find_target(self, times: RunTimes, hops_us: int, now_us: int) -> int:
-        budget_us = self.budget_us()
+    def target_rows(
+        self, times: RunTimes, hops_us: int, slots: int, now_us: int
+    ) -> int:
+        """The largest size with which ``slots`` workers that start one after another
+        lose nobody: its first request waits for the next start, and then runs."""
+        budget_us = self.budget_us(now_us)
         if budget_us is None:
             return times.rows_max
-        rate = self.rows_per_us(now_us)
-        if not rate:
-            return 1
-        spare_us = budget_us - hops_us
-
-        def needed_us(rows: int) -> int:
-            return times.bound(rows) + int(rows / rate)
-
-        sizes = range(1, times.rows_max + 1)
-        return max(bisect_right(sizes, spare_us, key=needed_us), 1)
+        run_us = (budget_us - hops_us) * slots // (slots + 1)
+        return max(times.rows_within(run_us), 1)
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us

@@ -193,15 +193,7 @@ class BatchFormer:
                 # or a share that is not owed yet. No event would say so.
                 self._look_again(now_us + LIMIT_KEPT_US)
                 return None
-        hops_us = self._backlog.control_us + self._backlog.response_us
-        terms = Terms(
-            start_us=start_us,
-            response_us=self._backlog.response_us,
-            target_rows=line.demand.target_rows(line.times, hops_us, now_us),
-            rows_max=rows_max,
-            bytes_max=self._settings.batch_bytes_max,
-            gate=self._settings.gate,
-        )
+        terms = self._terms(line, start_us, rows_max, now_us)
         chosen = select(
             band.first(2 * rows_max, self._tenants), times, self._tenants, terms
         )
@@ -225,6 +217,20 @@ class BatchFormer:
         """Something may be sendable then."""
         if self._sendable_at_us is None or at_us < self._sendable_at_us:
             self._sendable_at_us = at_us
+
+    def _terms(self, line: Line, start_us: int, rows_max: int, now_us: int) -> Terms:
+        demand = line.demand
+        hops_us = self._backlog.control_us + self._backlog.response_us
+        slots = max(len(line.slots()), 1)
+        gate = self._settings.gate
+        return Terms(
+            start_us=start_us,
+            response_us=self._backlog.response_us,
+            target_rows=demand.target_rows(line.times, hops_us, slots, now_us),
+            rows_max=rows_max,
+            bytes_max=self._settings.batch_bytes_max,
+            gate=gate + (1 - gate) * demand.pressure,
+        )
 
     def _bands_in_order(self, now_us: int) -> list[tuple[int, bool]]:
         """Priorities with work: those owed their share first, then by urgency."""
@@ -298,6 +304,9 @@ class BatchFormer:
         batch = next(self._batch_ids)
         self._charge(choice, members, expected_us / rows)
         self._backlog.remove(line, members)
+        if chosen.deadline_us != NEVER_US:
+            line.demand.sent(chosen.rows)
+            line.demand.settled(len(chosen.members), len(chosen.victims))
         if chosen.victims:
             self._backlog.remove(line, chosen.victims)
             retry_us = line.drain_us()
@@ -331,31 +340,35 @@ class BatchFormer:
 
     def _companions(self, choice: Choice, now_us: int) -> list[Entry]:
         """Requests of lower priorities that ride along: a row more costs a fraction
-        of what it would cost in a batch of its own. They stay within the deadlines
-        of the batch, and lengthen it by no more than a bulk run may take."""
+        of what it would cost in a batch of its own. All deadlines hold, and the
+        batch grows by no more than a bulk run may take."""
         line, chosen = choice.line, choice.chosen
         times = choice.times
-        room = line.served.max_batch
-        if chosen.deadline_us != NEVER_US:
-            spare_us = chosen.deadline_us - choice.start_us - self._backlog.response_us
-            room = min(room, times.rows_within(spare_us))
+        rows, rows_max = chosen.rows, line.served.max_batch
         limit_us = self._bulk.limit_us(now_us)
         if limit_us is not None:
-            limit_us += times.bound(chosen.rows)
-            room = min(room, times.rows_within(limit_us))
-        room -= chosen.rows
+            rows_max = min(rows_max, times.rows_within(limit_us + times.bound(rows)))
         space = self._settings.batch_bytes_max - sum(
             entry.request.size_bytes for entry in chosen.members
         )
+        late_us = choice.start_us + self._backlog.response_us
+        deadline_us = chosen.deadline_us
         found: list[Entry] = []
         for band in line.queue.bands[choice.priority + 1 :]:
+            room = rows_max - rows
             if not band or room <= 0:
                 continue
             for entry in band.first(room, self._tenants)[:room]:
                 request = entry.request
-                if request.rows <= room and request.size_bytes <= space:
+                more = rows + request.rows
+                soonest_us = min(deadline_us, entry.deadline_us)
+                if (
+                    more <= rows_max
+                    and request.size_bytes <= space
+                    and late_us + times.bound(more) <= soonest_us
+                ):
                     found.append(entry)
-                    room -= request.rows
+                    rows, deadline_us = more, soonest_us
                     space -= request.size_bytes
         return found
 
@@ -395,6 +408,7 @@ class BatchFormer:
             if start_us <= self._backlog.last_start_us(line, head):
                 return
             self._backlog.remove(line, [head])
+            line.demand.settled(0, 1)
             decisions.append(self._missed(line, head, now_us))
 
     def _missed(self, line: Line, entry: Entry, now_us: int) -> Refuse:

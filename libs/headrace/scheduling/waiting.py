@@ -15,7 +15,7 @@ from headrace.scheduling.slots import Slot
 __all__ = ["send_at"]
 
 GAIN_MIN = 0.03
-"""Least saving per row for which a batch waits for the next ladder step."""
+"""Least saving per row for which a batch waits to reach the target."""
 COMPANY_MIN = 0.5
 """Expected arrivals before the last moment, below which nobody is waited for."""
 
@@ -31,7 +31,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     now_us: int,
 ) -> tuple[int, ReleaseReason]:
     """When the batch leaves, and why then. ``deferral`` is the part of the time that
-    it could wait without harm which it does wait."""
+    it could wait without harm which it does wait; a queue that loses requests waits
+    for a full target, since each small batch loses it more."""
     if line.alone:
         return now_us, ReleaseReason.ALONE
     if chosen.rows >= line.served.max_batch:
@@ -39,6 +40,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
     if chosen.deadline_us == NEVER_US:
         return now_us, eager  # it has no last moment to wait for
+    pressure = line.demand.pressure
+    deferral = max(deferral, pressure)
     if not deferral or chosen.leaves_some or chosen.victims:
         return now_us, eager
     if chosen.rows >= terms.target_rows:
@@ -47,11 +50,11 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     rows = chosen.rows
     invalid_us = chosen.deadline_us - times.bound(rows) - terms.response_us - control_us
     rate = line.demand.rows_per_us(now_us)
-    step = times.ladder_up(min(rows + 1, times.rows_max))
-    gain = 1 - (times.expected(step) * rows) / (times.expected(rows) * step)
-    if gain < GAIN_MIN or rate * (invalid_us - now_us) < COMPANY_MIN:
+    target = terms.target_rows
+    gain = 1 - (times.expected(target) * rows) / (times.expected(rows) * target)
+    if gain < GAIN_MIN * (1 - pressure) or rate * (invalid_us - now_us) < COMPANY_MIN:
         return now_us, eager
-    front_us = invalid_us - (times.bound(step) - times.bound(rows))
+    front_us = invalid_us - (times.bound(rows + 1) - times.bound(rows))
     oldest_us = min(entry.request.arrived_us for entry in chosen.members)
     wait_until_us = oldest_us + int(deferral * (front_us - oldest_us))
     return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE

@@ -1,17 +1,19 @@
 """What no policy can beat, to be drawn beside what one does.
 
-``run(b)`` is the run time of ``b`` rows in µs, S the time limit less all hops. Rates
-are rows per second. Sources: the zero-drop bound is Symphony's (2023) with the exact
-waiting time of the first request; the mean latency is Inoue's (arXiv 1912.06322); the
-exact optimum rests on an exchange argument: for equal limits some optimal schedule
-uses blocks that are contiguous in order of arrival, with drops between blocks.
+``run(b)`` is the run time of ``b`` rows in µs, S the time limit less all hops.
+Sources: the zero-drop bound is Symphony's (2023) with the exact waiting time of the
+first request; the mean latency is Inoue's (arXiv 1912.06322); the exact optimum rests
+on an exchange argument: for equal limits some optimal schedule uses blocks that are
+contiguous in order of arrival, with drops between blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 __all__ = [
+    "Offer",
     "capacity",
     "inoue_mean_latency_us",
     "offline_optimum",
@@ -23,12 +25,24 @@ Run = Callable[[int], int]
 SECOND_US = 1_000_000
 
 
-def capacity(run: Run, rows_max: int, workers: int) -> float:
+class Offer(NamedTuple):
+    """Requests of one kind, ``rate`` per second, of ``rows`` rows each."""
+
+    run: Run
+    rows_max: int
+    limit_us: int
+    """Without the hops."""
+
+    rate: float
+    rows: int = 1
+
+
+def capacity(run: Run, rows_max: int, workers: float) -> float:
     """Most rows per second without any limit on time."""
     return workers * SECOND_US * max(b / run(b) for b in range(1, rows_max + 1))
 
 
-def zero_drop_rate(run: Run, rows_max: int, workers: int, limit_us: int) -> float:
+def zero_drop_rate(run: Run, rows_max: int, workers: float, limit_us: int) -> float:
     """Most rows per second of one model that can all be served in time, when they
     arrive evenly and the workers start one after another."""
     best = 0.0
@@ -38,26 +52,30 @@ def zero_drop_rate(run: Run, rows_max: int, workers: int, limit_us: int) -> floa
     return best
 
 
-def overload_goodput(
-    models: Sequence[tuple[Run, int, int, float]], workers: int
-) -> float:
-    """Most rows per second in time when some may be dropped: the cheapest rows first.
-
-    ``models``: run time, most rows, limit in µs, and arrivals per second of each. A
-    fractional knapsack over the device time, so an upper bound for any policy.
-    """
-    offers: list[tuple[float, float]] = []
-    for run, rows_max, limit_us, rate in models:
-        fitting = [b for b in range(1, rows_max + 1) if run(b) <= limit_us]
-        if fitting:
-            offers.append((min(run(b) / b for b in fitting), rate))
+def overload_goodput(offers: Iterable[Offer], workers: float) -> float:
+    """Most requests per second in time when some may be dropped: the cheapest first.
+    A fractional knapsack over the device time, so an upper bound for any policy."""
+    costs = [(_least_us(offer), offer.rate) for offer in offers]
     left_us = workers * float(SECOND_US)
     served = 0.0
-    for row_us, rate in sorted(offers):
-        taken = min(rate, left_us / row_us)
+    for request_us, rate in sorted(costs):
+        taken = min(rate, left_us / request_us)
         served += taken
-        left_us -= taken * row_us
+        left_us -= taken * request_us
     return served
+
+
+def _least_us(offer: Offer) -> float:
+    """Least device time of a request that makes its limit."""
+    row_us = min(
+        (
+            offer.run(b) / b
+            for b in range(offer.rows, offer.rows_max + 1)
+            if offer.run(b) <= offer.limit_us
+        ),
+        default=float("inf"),
+    )
+    return row_us * offer.rows
 
 
 def offline_optimum(
@@ -67,18 +85,16 @@ def offline_optimum(
     answer in time if it knows them all beforehand. O(n² · rows_max)."""
     count = len(arrivals_us)
     never = 1 << 62
-    finish = [[never] * (count + 1) for _ in range(count + 1)]
-    for considered in range(count + 1):
-        finish[considered][0] = 0
+    run_us = [run(b) for b in range(rows_max + 1)]
+    # finish[q][k]: least end of a schedule that considered q requests and serves k.
+    finish = [[0] + [never] * count for _ in range(count + 1)]
     for considered in range(1, count + 1):
         ready_us = arrivals_us[considered - 1]
         for served in range(1, considered + 1):
             best = finish[considered - 1][served]
             for b in range(1, min(rows_max, served) + 1):
                 before_us = finish[considered - b][served - b]
-                if before_us == never:
-                    continue
-                ends_us = max(before_us, ready_us) + run(b)
+                ends_us = max(before_us, ready_us) + run_us[b]
                 if ends_us <= arrivals_us[considered - b] + limit_us:
                     best = min(best, ends_us)
             finish[considered][served] = best
