@@ -128,7 +128,7 @@ BUGS = [
     ),
     Bug(
         "less urgent priorities go first",
-        "former.py",
+        "backlog.py",
         "        return owed + plain\n",
         "        return owed + plain[::-1]\n",
     ),

@@ -22,10 +22,11 @@ from headrace.domain import (
     ServedVersion,
 )
 from headrace.scheduling.demand import Demand
-from headrace.scheduling.estimate import RunTimes
+from headrace.scheduling.estimate import BELIEVED_US, RunTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.queue import NEVER_US, Band, Entry, KeyQueue, QueueKey
 from headrace.scheduling.settings import SchedulingSettings
+from headrace.scheduling.shares import Shares
 
 __all__ = ["Backlog", "Line"]
 
@@ -219,7 +220,7 @@ class Backlog:
                 weight=line.demand.rows_per_us(now_us) + len(line.queue) / SECOND_US,
                 row_us=row_us,
                 batch_us=line.times.bound(line.times.nearly_as_cheap(largest)),
-                one_us=line.times.bound(1),
+                one_us=self._one_us(line, now_us),
             )
             offers.setdefault((key.model, key.version), []).append(offer)
             for priority in Priority:
@@ -230,6 +231,12 @@ class Backlog:
                     queues[name] = _added(queues.get(name), more)
         prices = [_price(*name, shapes) for name, shapes in offers.items()]
         return list(queues.values()), prices
+
+    @staticmethod
+    def _one_us(line: Line, now_us: int) -> int:
+        """0: unknown, since nothing ran lately; then nobody is kept out by it."""
+        ran_us = line.times.observed_at_us
+        return line.times.bound(1) if now_us - ran_us < BELIEVED_US else 0
 
     @staticmethod
     def _queue_load(
@@ -244,6 +251,33 @@ class Backlog:
             rows=band.rows,
             oldest_us=max(now_us - band.head.request.arrived_us, 0),
             backlog_us=int(band.rows * row_us),
+        )
+
+    def bands_in_order(self, shares: Shares, now_us: int) -> list[tuple[int, bool]]:
+        """Priorities with work: those owed their share first, then by urgency."""
+        owed: list[tuple[int, bool]] = []
+        plain: list[tuple[int, bool]] = []
+        for priority in Priority:
+            busy = self.busy[priority]
+            if not busy:
+                continue
+            line = next(iter(busy.values()))
+            rows = min(len(line.queue.bands[priority]), line.served.max_batch)
+            if shares.is_owed(priority, line.times.expected(rows)):
+                owed.append((priority, True))
+            plain.append((priority, False))
+        if self._bulk_aged(now_us):
+            plain = [order for order in plain if order[0] != Priority.BULK]
+            place = sum(order[0] < Priority.STANDARD for order in plain)
+            plain.insert(place, (Priority.BULK, False))
+        return owed + plain
+
+    def _bulk_aged(self, now_us: int) -> bool:
+        """Whether the oldest bulk request waits so long that it counts as standard."""
+        return any(
+            now_us - line.head(Priority.BULK).request.arrived_us
+            > self._settings.bulk_ageing_us
+            for line in self.busy[Priority.BULK].values()
         )
 
     def by_urgency(self, priority: int) -> list[Line]:
@@ -305,6 +339,12 @@ class Backlog:
                     for entry in entries
                 ]
         return ended
+
+    def watch_expiry(self, line: Line, priority: int) -> None:
+        """The head is kept although it may not make it: look again at its end."""
+        head = line.head(priority)
+        miss = (head.deadline_us, head.seq, priority, line.queue.key)
+        heappush(self._misses, miss)
 
     def _watch(self, line: Line, priority: int) -> None:
         """Note when the head of a band can no longer make it even on an idle slot."""

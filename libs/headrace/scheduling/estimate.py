@@ -32,6 +32,10 @@ UNKNOWN_EXTREME_US = 10_000_000
 """Its 99th percentile, from which the delivery protocol builds leases (§6.4)."""
 
 
+BELIEVED_US = 1_000_000
+"""For how long requests are given up by run times that no run has confirmed since."""
+
+
 class RunTimes:
     """Run times in microseconds by rows, from 1 to ``rows_max``.
 
@@ -56,6 +60,8 @@ class RunTimes:
             deque(maxlen=SAMPLES_STEP) for _ in self.ladder
         ]
         self._seen = 0
+        self._doubted_at_us: int | None = None
+        self.observed_at_us = -BELIEVED_US
         self._drift = 1.0
         self._overrun_rate = 0.0
         self._expected: list[int] = []
@@ -89,8 +95,21 @@ class RunTimes:
         place = bisect_left(self.ladder, rows)
         return self.ladder[place - 1] if place else 0
 
+    def may_judge(self, now_us: int) -> bool:
+        """Whether a request may be given up by these times: not when that has gone on
+        for a second without a run. A device that was slow once would otherwise be
+        taken for slow for ever, since nothing would run to show that it is not."""
+        if self._doubted_at_us is None:
+            self._doubted_at_us = now_us
+        return not self.is_doubted(now_us)
+
+    def is_doubted(self, now_us: int) -> bool:
+        since_us = self._doubted_at_us
+        return since_us is not None and now_us - since_us >= BELIEVED_US
+
     def observe(self, rows: int, run_us: int) -> None:
         """Take in a measured run."""
+        self._doubted_at_us = None
         rows = min(max(rows, 1), self.rows_max)
         overran = run_us > self._bound[rows]
         self._overrun_rate += (overran - self._overrun_rate) / OVERRUN_MEMORY

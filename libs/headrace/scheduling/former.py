@@ -156,7 +156,7 @@ class BatchFormer:
             return None
         if not self._slots.advance(now_us, ahead_us=2 * self._backlog.control_us):
             return None
-        for priority, is_owed in self._bands_in_order(now_us):
+        for priority, is_owed in self._backlog.bands_in_order(self._shares, now_us):
             for line in self._backlog.by_urgency(priority):
                 slot = self._slot_for(line, priority)
                 if slot is None:
@@ -193,6 +193,8 @@ class BatchFormer:
                 # or a share that is not owed yet. No event would say so.
                 self._look_again(now_us + LIMIT_KEPT_US)
                 return None
+        if line.times.is_doubted(now_us):
+            start_us = 0  # whatever fits the batch goes, so that it is measured again
         terms = self._terms(line, start_us, rows_max, now_us)
         chosen = select(
             band.first(2 * rows_max, self._tenants), times, self._tenants, terms
@@ -230,33 +232,6 @@ class BatchFormer:
             rows_max=rows_max,
             bytes_max=self._settings.batch_bytes_max,
             gate=gate + (1 - gate) * demand.pressure,
-        )
-
-    def _bands_in_order(self, now_us: int) -> list[tuple[int, bool]]:
-        """Priorities with work: those owed their share first, then by urgency."""
-        owed: list[tuple[int, bool]] = []
-        plain: list[tuple[int, bool]] = []
-        for priority in Priority:
-            busy = self._backlog.busy[priority]
-            if not busy:
-                continue
-            line = next(iter(busy.values()))
-            rows = min(len(line.queue.bands[priority]), line.served.max_batch)
-            if self._shares.is_owed(priority, line.times.expected(rows)):
-                owed.append((priority, True))
-            plain.append((priority, False))
-        if self._bulk_aged(now_us):
-            plain = [order for order in plain if order[0] != Priority.BULK]
-            place = sum(order[0] < Priority.STANDARD for order in plain)
-            plain.insert(place, (Priority.BULK, False))
-        return owed + plain
-
-    def _bulk_aged(self, now_us: int) -> bool:
-        """Whether the oldest bulk request waits so long that it counts as standard."""
-        return any(
-            now_us - line.head(Priority.BULK).request.arrived_us
-            > self._settings.bulk_ageing_us
-            for line in self._backlog.busy[Priority.BULK].values()
         )
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
@@ -407,6 +382,9 @@ class BatchFormer:
                 return
             if start_us <= self._backlog.last_start_us(line, head):
                 return
+            if head.deadline_us > now_us and not line.times.may_judge(now_us):
+                self._backlog.watch_expiry(line, priority)
+                return
             self._backlog.remove(line, [head])
             line.demand.settled(0, 1)
             decisions.append(self._missed(line, head, now_us))
@@ -451,6 +429,7 @@ class BatchFormer:
         if times is not None and event.run_us is not None:
             self._slots.observe_pace(slot, event.run_us / times.expected(rows))
             times.observe(rows, int(event.run_us / slot.pace))
+            times.observed_at_us = now_us
         if slot.batches.pop(event.batch, None) is not None:
             # The done record took a hop, so the next run is already that old.
             slot.started_us = now_us - self._backlog.control_us

@@ -1,0 +1,70 @@
+"""A device that was slow once is not taken for slow for ever."""
+
+from __future__ import annotations
+
+from headrace.domain import Dispatch, Refuse
+from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
+
+
+def slowed(desk: Desk) -> int:
+    """Ten runs of one row that take 200 ms; when they are over."""
+    now_us = 0
+    for _ in range(10):
+        desk.arrive(a_request(at_us=now_us), now_us=now_us)
+        desk.tick(now_us)
+        now_us += 200 * MS
+        desk.finish(now_us=now_us, run_us=200 * MS)
+    return now_us
+
+
+def test_what_nothing_can_make_is_refused_at_first() -> None:
+    desk = Desk()
+    now_us = slowed(desk)
+    desk.arrive(a_request(at_us=now_us, limit_us=100 * MS), now_us=now_us)
+
+    (refused,) = desk.tick(now_us)
+
+    assert isinstance(refused, Refuse)
+
+
+def test_after_a_second_of_refusals_one_batch_runs_to_be_measured() -> None:
+    desk = Desk()
+    now_us = slowed(desk)
+    sent: list[Dispatch] = []
+    for _ in range(15):
+        desk.arrive(a_request(at_us=now_us, limit_us=100 * MS), now_us=now_us)
+        sent += [each for each in desk.tick(now_us) if isinstance(each, Dispatch)]
+        now_us += 100 * MS
+
+    assert len(sent) >= 1
+
+    while desk.held[0]:
+        desk.finish(now_us=now_us, run_us=2 * MS)
+    desk.arrive(a_request(key="next", at_us=now_us), now_us=now_us)
+    assert [keys(each) for each in desk.tick(now_us)][-1] == ["next"]
+
+
+def test_a_price_that_nothing_confirms_keeps_nobody_out() -> None:
+    desk = Desk(a_version())
+    now_us = slowed(desk)
+    (price,) = desk.former.load(now_us).prices
+    assert price.one_us > 100 * MS
+
+    (price,) = desk.former.load(now_us + 1_000 * MS).prices
+    assert price.one_us == 0
+
+
+def test_in_doubt_a_request_still_ends_at_its_deadline() -> None:
+    desk = Desk()
+    now_us = slowed(desk)
+    desk.arrive(a_request(at_us=now_us, limit_us=50 * MS), now_us=now_us)
+    desk.tick(now_us)
+    now_us += 1_500 * MS
+    desk.arrive(*(a_request(at_us=now_us, limit_us=50 * MS) for _ in range(9)))
+    ended: list[str] = []
+    for _ in range(6):
+        for each in desk.tick(now_us):
+            ended += keys(each)
+        now_us += 20 * MS
+
+    assert len(ended) == 9
