@@ -40,26 +40,21 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
     if chosen.deadline_us == NEVER_US:
         return now_us, eager  # it has no last moment to wait for
-    if chosen.leaves_some or chosen.victims:
+    pressure = line.demand.pressure
+    deferral = max(deferral, pressure)
+    if not deferral or chosen.leaves_some or chosen.victims:
         return now_us, eager
     if chosen.rows >= terms.target_rows:
         return now_us, ReleaseReason.TARGET
     times = line.times
     rows = chosen.rows
     invalid_us = chosen.deadline_us - times.bound(rows) - terms.response_us - control_us
-    front_us = invalid_us - (times.bound(rows + 1) - times.bound(rows))
     rate = line.demand.rows_per_us(now_us)
-    if line.demand.pressure >= 1.0 and rate:
-        cheaper = (times.expected(rows + 1) + 1 / rate) * rows < times.expected(
-            rows
-        ) * (rows + 1)
-        return (front_us if cheaper else now_us), ReleaseReason.DEADLINE
-    if not deferral:
-        return now_us, eager
     target = terms.target_rows
     gain = 1 - (times.expected(target) * rows) / (times.expected(rows) * target)
-    if gain < GAIN_MIN or rate * (invalid_us - now_us) < COMPANY_MIN:
+    if gain < GAIN_MIN * (1 - pressure) or rate * (invalid_us - now_us) < COMPANY_MIN:
         return now_us, eager
+    front_us = invalid_us - (times.bound(rows + 1) - times.bound(rows))
     oldest_us = min(entry.request.arrived_us for entry in chosen.members)
     wait_until_us = oldest_us + int(deferral * (front_us - oldest_us))
     return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE
