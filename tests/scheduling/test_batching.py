@@ -420,39 +420,3 @@ def test_the_least_served_tenant_goes_first_when_not_all_fit() -> None:
     (dispatch,) = desk.tick(3 * MS)
 
     assert "small" in keys(dispatch)
-
-
-def learned(desk: Desk, run_ms: dict[int, int]) -> int:
-    """Run one request at a time on every slot until their speeds are known."""
-    now_us = 0
-    for _ in range(40):
-        for _ in run_ms:
-            desk.arrive(a_request(at_us=now_us), now_us=now_us)
-            desk.tick(now_us)
-        now_us += 100 * MS
-        for slot, ran_ms in run_ms.items():
-            desk.finish(slot, now_us=now_us, run_us=ran_ms * MS)
-    return now_us
-
-
-def test_the_faster_of_two_idle_workers_is_sent_to() -> None:
-    desk = Desk(slots=2)
-    now_us = learned(desk, {0: 6, 1: 2})
-    desk.arrive(a_request(at_us=now_us), now_us=now_us)
-
-    (dispatch,) = desk.tick(now_us)
-
-    assert dispatch.slot == 1
-
-
-def test_a_slow_worker_is_expected_to_be_slow() -> None:
-    desk = Desk(slots=2)
-    now_us = learned(desk, {0: 6, 1: 2})
-    desk.arrive(*(a_request(at_us=now_us, alone=True) for _ in range(2)))
-
-    expected_us = {
-        dispatch.slot: dispatch.predicted_us for dispatch in desk.tick(now_us)
-    }
-
-    assert 5 * MS < expected_us[0] < 7 * MS
-    assert 1.5 * MS < expected_us[1] < 2.5 * MS
