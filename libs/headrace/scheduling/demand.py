@@ -17,7 +17,7 @@ BUDGETS = 64
 LOW_QUANTILE = 0.1
 SETTLED_MEMORY = 256
 """Requests over which losses are averaged."""
-LOSS_MIN, LOSS_FULL = 0.02, 0.08
+LOSS_MIN, LOSS_FULL = 0.04, 0.12
 """Lost part of the requests at which pressure begins and is full. Below, a loss is a
 burst's; deferring for it would lose more."""
 BATCH_MEMORY = 0.1
