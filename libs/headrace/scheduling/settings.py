@@ -18,7 +18,7 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Part of the spare time that a batch waits for company although a worker is
     idle. 0 sends at once; above 0.5 contention has nothing left to be absorbed by."""
 
-    deferral_bulk: float = Field(default=0.0, ge=0, le=0.5)
+    deferral_bulk: float = Field(default=0.3, ge=0, le=0.5)
     """As ``deferral``, while bulk work waits: it fills the time that is saved."""
 
     quantile: float = Field(default=0.95, gt=0.5, lt=1)
