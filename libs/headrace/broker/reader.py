@@ -55,7 +55,9 @@ class KafkaReader:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """As :meth:`headrace.broker.Reader.assign`."""
         # An unassigned partition forgets what it read ahead, so that nothing from
-        # before the move is returned after it.
+        # before the move is returned after it. A pause is taken back first: one that
+        # is still on its way could otherwise hold the new assignment.
+        self.resume([*positions])
         self.unassign([*positions])
         self._client.incremental_assign(
             [at(partition, offset) for partition, offset in positions.items()]
@@ -74,7 +76,8 @@ class KafkaReader:
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         known = self._assigned.intersection(partitions)
-        self._client.resume([at(one) for one in known])
+        if known:
+            self._client.resume([at(one) for one in known])
 
     def read(self, records_max: int, timeout_s: float) -> list[Record]:
         """As :meth:`headrace.broker.Reader.read`."""
