@@ -248,7 +248,8 @@ class BatchFormer:
 
     def _bulk_rows(self, line: Line, head: Entry, now_us: int) -> int:
         """Rows of a bulk batch that keeps an online one waiting no longer than the
-        chunk; 0: not now. A single request is whole, and goes when it is owed."""
+        chunk; 0: not now. A single request is whole: it goes when it is owed, or when
+        it has waited so long that its run is no more than the share of that time."""
         limit_us = self._bulk.limit_us(now_us)
         if limit_us is None:
             return line.served.max_batch
@@ -256,7 +257,11 @@ class BatchFormer:
         if rows >= head.request.rows:
             return rows
         run_us = line.times.expected(head.request.rows)
-        return head.request.rows if self._shares.is_owed(Priority.BULK, run_us) else 0
+        share = self._settings.shares[Priority.BULK]
+        waited_us = now_us - head.request.arrived_us
+        if self._shares.is_owed(Priority.BULK, run_us) or share * waited_us >= run_us:
+            return head.request.rows
+        return 0
 
     def _deferral(self, line: Line, priority: int) -> float:
         """Bulk work of the same line rides along; that of others needs a gap."""

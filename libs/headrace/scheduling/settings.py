@@ -45,7 +45,7 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     bulk_ageing_us: PositiveInt = 600_000_000
     """A bulk request older than this is scheduled as standard."""
 
-    online_memory_us: PositiveInt = 10_000_000
+    online_memory_us: PositiveInt = 1_000_000
     """A model without online requests for this long no longer shortens bulk runs."""
 
     control_hop_us: NonNegativeInt = 2_000
