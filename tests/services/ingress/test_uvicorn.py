@@ -33,7 +33,13 @@ OWN = {
     name
     for name in (*vars(InferenceProtocol), "handler", "quiet_since_us")
     if name not in vars(HttpToolsProtocol)
-} | {"_message_bytes", "_in_head", "_deaf"}
+} | {
+    "_deaf",
+    "_in_head",
+    "_in_message",
+    "_message_bytes",
+    "_parting",
+}
 
 
 def test_every_inherited_name_that_we_use_exists() -> None:
@@ -53,6 +59,7 @@ def test_every_overridden_method_is_one_that_uvicorn_calls() -> None:
         "connection_lost",
         "connection_made",
         "data_received",
+        "eof_received",
         "on_body",
         "on_headers_complete",
         "on_message_begin",
