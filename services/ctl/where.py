@@ -23,7 +23,7 @@ def ingress_url(url: str | None, data: Path | None) -> str:
 def bootstrap_servers(named: str | None, data: Path | None) -> str:
     """As :func:`ingress_url`, for Kafka and KAFKA_BOOTSTRAP_SERVERS."""
     named = named or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    return named or _running(data, "--bootstrap-servers").bootstrap_servers
+    return named or _running(data, "--bootstrap").bootstrap_servers
 
 
 def _running(data: Path | None, option: str) -> Document:
