@@ -95,7 +95,11 @@ async def test_a_lone_request_is_not_delayed(platform: Platform) -> None:
     # No window of a batcher hides below this, and two busy cores stay within it.
     assert statistics.median(took_s) <= run_s + 0.050
     reasons = [order.release_reason for order in await orders(platform, since_us)]
-    assert reasons == ["idle"] * 40
+    # On a busy machine the completion of the run before may come after the request;
+    # it then leaves on the credit ahead, which waits for nobody either.
+    assert len(reasons) == 40
+    assert set(reasons) <= {"idle", "ahead"}
+    assert reasons.count("idle") >= 30
 
 
 async def test_those_that_come_during_a_run_leave_together(
