@@ -102,13 +102,17 @@ def read_letters(
 
 
 def chosen(letters: Sequence[Letter], name: str) -> list[Letter]:
-    """Those that ``name`` can mean: a request's id, or a letter's place as
-    ``topic/partition/offset``. Of a request that was put back and failed again, the
-    last one; more than one for different requests by hand with one id."""
+    """Those that ``name`` can mean: a request's id, the client's ``x-request-id``, or
+    a letter's place as ``topic/partition/offset``. Of a request that was put back and
+    failed again, the last one; more than one for different requests with one name."""
     placed = [each for each in letters if shown_place(each.place) == name]
     if placed:
         return placed
-    named = [each for each in letters if each.letter.id == name]
+    named = [
+        each
+        for each in letters
+        if name in {each.letter.id, each.text(names.X_REQUEST_ID)}
+    ]
     followed = {each.text(names.REDRIVEN) for each in named}
     last = [each for each in named if shown_place(each.place) not in followed]
     requests = {

@@ -60,13 +60,14 @@ class Found(NamedTuple):
 
 
 def found_in(record: Record, name: str) -> Found | None:
-    """The request of a record, when ``name`` is its id, its body's ``id``, or the id of
-    its trace."""
+    """The request of a record, when ``name`` is its id, the client's
+    ``x-request-id``, its body's ``id``, or the id of its trace."""
     headers = dict(record.headers)
     request_id = _text(headers.get(names.CE_ID))
     trace = _text(headers.get(names.TRACEPARENT))
     value = record.value or b""
-    is_named = name == request_id or name in trace.split("-")
+    asked_as = _text(headers.get(names.X_REQUEST_ID))
+    is_named = name in {request_id, asked_as} or name in trace.split("-")
     if not is_named and name.encode() not in value:
         return None
     client_id = ""

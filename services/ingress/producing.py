@@ -15,6 +15,7 @@ from headrace.clock import Clock
 from headrace.domain import Reason
 from headrace.errors import BusError, BusTimeout, RequestError
 from headrace.wire import NewRequest, RequestEncoder, Topics
+from headrace.wire.headers import X_REQUEST_ID
 from services.ingress.exchange import Exchange
 from services.ingress.parsing import Parsed
 
@@ -23,9 +24,6 @@ __all__ = ["BusySwitch", "Outbox", "Producers"]
 WINDOW_US = 50_000
 BUSY_FROM_PER_S = 1_500
 QUIET_BELOW_PER_S = 700
-
-X_REQUEST_ID = "x-request-id"
-"""Written where the client sent one, so that a search of the log finds it."""
 
 
 class BusySwitch:

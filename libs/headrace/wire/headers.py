@@ -45,6 +45,7 @@ __all__ = [
     "UNREADABLE",
     "UNREADABLE_HEADERS",
     "VERSION",
+    "X_REQUEST_ID",
     "check_schema",
     "number",
     "parse_source",
@@ -80,6 +81,8 @@ REPLY_TOPIC = "reply-topic"
 REPLY_PARTITION = "reply-partition"
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
+X_REQUEST_ID = "x-request-id"
+"""As the client sent it; never identity."""
 
 REQUEST_HEADERS = (
     CE_ID,
