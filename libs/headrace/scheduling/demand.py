@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from math import exp
 
@@ -93,13 +94,23 @@ class Demand:
     def target_rows(
         self, times: RunTimes, hops_us: int, slots: int, now_us: int
     ) -> int:
-        """The largest size with which ``slots`` workers that start one after another
-        lose nobody: its first request waits for the next start, and then runs."""
+        """The largest size that loses nobody: its first request waits until one of
+        ``slots`` workers starts, as they do one after another, or until the others
+        have come, whichever is sooner; and then runs."""
         budget_us = self.budget_us(now_us)
         if budget_us is None:
             return times.rows_max
-        run_us = (budget_us - hops_us) * slots // (slots + 1)
-        return max(times.rows_within(run_us), 1)
+        spare_us = budget_us - hops_us
+        staggered = max(times.rows_within(spare_us * slots // (slots + 1)), 1)
+        rate = self.rows_per_us(now_us)
+        if not rate:
+            return staggered
+
+        def gathered_us(rows: int) -> int:
+            return times.bound(rows) + int(rows / rate)
+
+        sizes = range(staggered + 1, times.rows_max + 1)
+        return staggered + bisect_right(sizes, spare_us, key=gathered_us)
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us

@@ -42,7 +42,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
         return now_us, eager  # it has no last moment to wait for
     pressure = line.demand.pressure
     deferral = max(deferral, pressure)
-    if not deferral or chosen.leaves_some or chosen.victims:
+    has_victims = bool(chosen.victims) and pressure < 1
+    if not deferral or chosen.leaves_some or has_victims:
         return now_us, eager
     if chosen.rows >= terms.target_rows:
         return now_us, ReleaseReason.TARGET

@@ -40,6 +40,14 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
             return self.table_us[size]
         return int(np.interp(rows, sizes, [self.table_us[size] for size in sizes]))
 
+    def times_us(self) -> list[int]:
+        """Run times of 0 to ``max_batch`` rows."""
+        return [0, *map(self.run_us, range(1, self.max_batch + 1))]
+
+    def row_us(self) -> float:
+        """Least device time of a row."""
+        return min(run_us / rows for rows, run_us in enumerate(self.times_us()) if rows)
+
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """A worker is gone from ``at_s`` for ``seconds``; what it held runs again once

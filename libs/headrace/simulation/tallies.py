@@ -112,6 +112,9 @@ class Results(msgspec.Struct, kw_only=True):
     kinds: list[tuple[Kind, Tallies]]
     batch_rows: Histogram
     busy_us: int = 0
+    ended_us: int = 0
+    """When the last answer reached its client."""
+
     release: Counter[str] = msgspec.field(default_factory=Counter)
     overrun: int = 0
     """Batches that ran longer than predicted for leases."""

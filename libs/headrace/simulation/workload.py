@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from itertools import islice, repeat
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +33,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 0.0
     process: str = "poisson"
     """``poisson``, ``gamma:CV2``, ``even``, ``trace:FILE`` (Azure's CSV or
-    Mooncake's JSON Lines; its shape, scaled to ``rate``), or ``backlog:N``: that
-    many requests always wait in each lane, whatever the rate."""
+    Mooncake's JSON Lines; its shape, scaled to ``rate``), ``once`` (all of them at
+    the start), or ``backlog:N``: that many requests always wait in each lane."""
 
     models: tuple[int, ...] = (0,)
     """Indices of the models asked for, equally often."""
@@ -99,6 +99,12 @@ def merged(streams: Sequence[Stream], seed: int) -> Iterator[Arrival]:
 def arrivals(stream: Stream, first: int, seed: int) -> Iterator[Arrival]:
     """The requests of one stream, ascending; its first kind is number ``first``."""
     dice = np.random.default_rng(seed)
+    if stream.process == "once":
+        total = round(stream.rate * (stream.end_s - stream.start_s))
+        kinds = cycle(range(first, first + len(stream.models) * stream.shapes))
+        start_us = int(stream.start_s * SECOND_US)
+        yield from ((start_us, kind) for kind in islice(kinds, total))
+        return
     count = len(stream.models) * stream.shapes
     end_us = stream.end_s * SECOND_US
     at_us = stream.start_s * SECOND_US

@@ -102,10 +102,7 @@ class World:
             _Worker(slot, speeds[slot % len(speeds)], self._lanes[slot % pool.lanes])
             for slot in range(pool.workers)
         ]
-        self._run_us = {
-            model.name: [0, *map(model.run_us, range(1, model.max_batch + 1))]
-            for model in models
-        }
+        self._run_us = {model.name: model.times_us() for model in models}
         self._prices = [self._announced(model) for model in models]
         self._doors = self._new_doors(settings or AdmissionSettings())
         self._kinds = kinds_of(streams)
@@ -357,6 +354,7 @@ class World:
 
     def _answer(self, lane: _Lane, dispatch: Dispatch, run_us: int) -> None:
         at_us = self._now_us + self._pool.response_us
+        self._results.ended_us = at_us
         second = self._now_us // SECOND_US
         requests = dispatch.requests
         row_us = run_us / sum(request.rows for request in requests)

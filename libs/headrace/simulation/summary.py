@@ -1,0 +1,222 @@
+"""A run in figures, with what no policy could beat beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from headrace.simulation.bounds import (
+    Offer,
+    capacity,
+    overload_goodput,
+    zero_drop_rate,
+)
+from headrace.simulation.pool import ModelSpec, Pool
+from headrace.simulation.scenario import Scenario
+from headrace.simulation.tallies import Results, Tallies
+from headrace.simulation.workload import Kind, Stream, kinds_of
+from headrace.simulation.world import World
+
+__all__ = ["Share", "Summary", "simulate"]
+
+MS = 1_000
+SECOND_US = 1_000_000
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """One tenant's or priority's part of a run."""
+
+    offered: float
+    goodput: float
+    attainment: float
+    p99_ms: float
+    device_part: float
+    """Of the device time that was used."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates are requests per second of those with a time limit; of all, where none
+    has one. Percentiles are of what was answered."""
+
+    policy: str
+    factor: float
+    """On the scenario's rates."""
+
+    offered: float
+    goodput: float
+    """Answered in time."""
+
+    attainment: float
+    """Goodput over offered."""
+
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    mean_batch: float
+    refused: int
+    late: int
+    bound: float
+    """Most goodput that any policy could have."""
+
+    zero_drop_bound: float | None
+    """Highest rate at which one model's requests can all be in time; None: several
+    models."""
+
+    busy: float
+    """Part of the workers' time in which something ran."""
+
+    unlimited: float
+    """Requests per second without a time limit that were answered."""
+
+    seconds: float
+    reasons: dict[str, int]
+    releases: dict[str, int]
+    tenants: dict[str, Share]
+    priorities: dict[str, Share]
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    factor: float = 1.0,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> tuple[Summary, Results]:
+    """Run a scenario; ``factor`` on what arrives online."""
+    pool = scenario.build_pool()
+    models = scenario.build_models()
+    streams = scenario.build_streams(factor=factor)
+    world = World(
+        pool,
+        models,
+        streams,
+        scenario.new_scheduler(models),
+        seed=scenario.seed,
+        settings=scenario.door,
+    )
+    results = world.run(on_progress)
+    hops_us = pool.request_us + pool.control_us + pool.response_us
+    summary = _summary(scenario, factor, results)
+    summary = msgspec.structs.replace(
+        summary,
+        bound=_bound(streams, models, hops_us, scenario.speed),
+        zero_drop_bound=_zero_drop(streams, models, hops_us, pool, scenario.speed),
+    )
+    return summary, results
+
+
+def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
+    seconds = results.seconds
+    limited = results.of(limited=True)
+    counted = limited if limited.offered else results.of()
+    unlimited = results.of(limited=False)
+    if not limited.offered:
+        seconds = max(results.ended_us / SECOND_US, 1e-6)
+    latency = counted.latency_us
+    return Summary(
+        policy=scenario.policy,
+        factor=factor,
+        offered=counted.offered / seconds,
+        goodput=counted.on_time / seconds,
+        attainment=counted.attainment,
+        p50_ms=latency.quantile(0.5) / MS,
+        p99_ms=latency.quantile(0.99) / MS,
+        p999_ms=latency.quantile(0.999) / MS,
+        mean_batch=results.batch_rows.mean,
+        refused=sum(counted.refused.values()),
+        late=counted.late,
+        bound=0.0,
+        zero_drop_bound=None,
+        busy=results.busy_us / (seconds * SECOND_US * results.workers),
+        unlimited=unlimited.on_time / seconds,
+        seconds=seconds,
+        reasons=_named(counted.refused),
+        releases=_named(results.release),
+        tenants=_shares(results, seconds, lambda kind: kind.tenant),
+        priorities=_shares(results, seconds, lambda kind: kind.priority.name.lower()),
+    )
+
+
+def _named(counts: Counter[str]) -> dict[str, int]:
+    return {str(name): number for name, number in counts.most_common()}
+
+
+def _shares(
+    results: Results, seconds: float, name_of: Callable[[Kind], str]
+) -> dict[str, Share]:
+    parts: dict[str, Tallies] = {}
+    for kind, tallies in results.kinds:
+        parts.setdefault(name_of(kind), Tallies()).merge(tallies)
+    used_us = sum(sum(part.device_us_by_second) for part in parts.values()) or 1.0
+    return {
+        name: Share(
+            offered=part.offered / seconds,
+            goodput=part.on_time / seconds,
+            attainment=part.attainment,
+            p99_ms=part.latency_us.quantile(0.99) / MS,
+            device_part=sum(part.device_us_by_second) / used_us,
+        )
+        for name, part in parts.items()
+    }
+
+
+def _bound(
+    streams: Sequence[Stream],
+    models: Sequence[ModelSpec],
+    hops_us: int,
+    workers: float,
+) -> float:
+    """Of each span in which the same streams are active, weighted by its length."""
+    limited = [stream for stream in streams if stream.limit_us is not None]
+    if not limited:
+        return _unlimited_bound(streams, models, workers)
+    end_s = max(stream.end_s for stream in streams)
+    edges = {edge for stream in limited for edge in (stream.start_s, stream.end_s)}
+    instants = sorted({0.0, *edges, end_s})
+    total = 0.0
+    for start_s, until_s in pairwise(instants):
+        offers = [
+            Offer(
+                run=models[kind.model].run_us,
+                rows_max=models[kind.model].max_batch,
+                limit_us=stream.limit_us - hops_us,
+                rate=stream.rate / len(kinds_of([stream])),
+                rows=stream.rows,
+            )
+            for stream in limited
+            if stream.start_s <= start_s < stream.end_s
+            for kind in kinds_of([stream])
+            if stream.limit_us is not None
+        ]
+        total += overload_goodput(offers, workers) * (until_s - start_s)
+    return total / end_s
+
+
+def _unlimited_bound(
+    streams: Sequence[Stream], models: Sequence[ModelSpec], workers: float
+) -> float:
+    cost_us = [models[kind.model].row_us() * kind.rows for kind in kinds_of(streams)]
+    return workers * SECOND_US * len(cost_us) / sum(cost_us)
+
+
+def _zero_drop(
+    streams: Sequence[Stream],
+    models: Sequence[ModelSpec],
+    hops_us: int,
+    pool: Pool,
+    speed: float,
+) -> float | None:
+    limits = {stream.limit_us for stream in streams}
+    if len(models) > 1 or len(limits) > 1 or None in limits:
+        return None
+    (model,) = models
+    limit_us = limits.pop()
+    assert limit_us is not None
+    rate = zero_drop_rate(
+        model.run_us, model.max_batch, pool.workers, limit_us - hops_us
+    )
+    most = capacity(model.run_us, model.max_batch, speed)
+    rows = streams[0].rows
+    return min(rate * speed / pool.workers, most) / rows
