@@ -57,6 +57,7 @@ def _app() -> App:
         ("audit", "audit:audit", "Whether every request got what it was promised."),
         ("deadletters", "deadletters:app", "What could not be answered."),
         ("explain", "explain:explain", "Why a batch or a request went as it went."),
+        ("simulate", "simulate:simulate_pool", "A pool in virtual time, in figures."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):
         app.command(f"services.ctl.{function}", name=command, help=help_text)

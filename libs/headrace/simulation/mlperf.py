@@ -20,7 +20,8 @@ __all__ = ["Mlperf", "find_server_rate", "measure_offline", "queries_needed"]
 
 PERCENTILE = 0.99
 CONFIDENCE = 0.99
-SEARCH_STEPS = 7
+SEARCH_STEPS = 8
+QUERIES_MIN = 20_000
 
 
 class Mlperf(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,16 +69,19 @@ def _at_most(over: int, queries: int, percentile: float) -> float:
 
 
 def find_server_rate(
-    scenario: Scenario, on_progress: Callable[[int, int], None] = lambda *_: None
+    scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None
 ) -> Mlperf:
-    """Bisect for the highest passing rate between none and the offline one."""
+    """Bisect for the highest passing rate between none and the offline one. Each run
+    has at least :data:`QUERIES_MIN` queries."""
     offline = measure_offline(scenario)
     server = _variant(scenario, rate=offline.goodput, arrivals="poisson")
     low, high = 0.0, 1.0
     best: tuple[Summary, int, int, int] | None = None
     for step in range(SEARCH_STEPS):
         factor = (low + high) / 2
-        summary, results = simulate(server, factor=factor)
+        seconds = max(scenario.seconds, QUERIES_MIN / (factor * offline.goodput))
+        longer = server.model_copy(update={"seconds": seconds})
+        summary, results = simulate(longer, factor=factor)
         found = results.of()
         over = found.offered - found.on_time
         needed = queries_needed(over)
@@ -85,7 +89,7 @@ def find_server_rate(
             low, best = factor, (summary, found.offered, over, needed)
         else:
             high = factor
-        on_progress(step + 1, SEARCH_STEPS)
+        on_progress((step + 1) / SEARCH_STEPS)
     if best is None:
         summary, queries, over, needed = offline, 0, 0, queries_needed(0)
     else:

@@ -32,7 +32,7 @@ from headrace.simulation.pool import Loss, ModelSpec, Pool, Table
 from headrace.simulation.rules import RULES
 from headrace.simulation.workload import Stream, gaps_of
 
-__all__ = ["POLICIES", "Scenario", "read_scenario"]
+__all__ = ["POLICIES", "Scenario", "explained", "read_scenario"]
 
 MS = 1_000
 SECOND_US = 1_000_000
@@ -309,7 +309,10 @@ def read_scenario(path: Path) -> Scenario:
 def explained(error: ValidationError) -> str:
     """Each error with its place."""
     found = []
-    for each in error.errors():
+    errors = error.errors()
+    # A list whose only item is wrong is also said to be too short.
+    told = [each for each in errors if each["type"] != "too_short"] or errors
+    for each in told:
         place = ".".join(str(part) for part in each["loc"])
         text = each["msg"].removeprefix("Value error, ")
         found.append(f"{place}: {text}" if place else text)

@@ -59,7 +59,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     late: int
     bound: float
-    """Most goodput that any policy could have."""
+    """Most goodput that any policy could have, what runs after the last arrival
+    included."""
 
     zero_drop_bound: float | None
     """Highest rate at which one model's requests can all be in time; None: several
@@ -173,6 +174,8 @@ def _bound(
     if not limited:
         return _unlimited_bound(streams, models, workers)
     end_s = max(stream.end_s for stream in streams)
+    longest_us = max(stream.limit_us or 0 for stream in limited)
+    workers *= 1 + longest_us / (end_s * SECOND_US)
     edges = {edge for stream in limited for edge in (stream.start_s, stream.end_s)}
     instants = sorted({0.0, *edges, end_s})
     total = 0.0

@@ -347,7 +347,8 @@ class World:
     def _end(self, worker: _Worker, dispatch: Dispatch, run_us: int, life: int) -> None:
         if worker.life != life:
             return
-        self._results.busy_us += run_us
+        end_us = int(self._results.seconds * SECOND_US)
+        self._results.busy_us += max(min(end_us - self._now_us, 0) + run_us, 0)
         self._answer(worker.lane, dispatch, run_us)
         at_us = self._now_us + self._pool.control_us
         self._at(at_us, self._done, worker, dispatch, run_us, life)
