@@ -56,12 +56,13 @@ class Admission:
         remembered = int(self._door.loop_lag_us * LAG_MEMORY)
         self._door.loop_lag_us = max(late_us, remembered)
 
-    def decide(
+    def decide(  # noqa: PLR0913 - all that bears on it
         self,
         served: ServedVersion,
         lanes: frozenset[int],
         priority: Priority,
         *,
+        tenant: str,
         limit_us: int,
         in_flight: int,
         now_us: int,
@@ -74,6 +75,7 @@ class Admission:
             candidates,
             self._price(served),
             priority,
+            tenant=tenant,
             limit_us=limit_us,
             in_flight=in_flight,
             now_us=now_us,

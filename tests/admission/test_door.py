@@ -47,11 +47,13 @@ def ask(
     priority: Priority = Priority.STANDARD,
     now_us: int = 0,
     in_flight: int = 0,
+    tenant: str = "default",
 ) -> Admitted | Denied:
     return door.decide(
         lanes or (0,),
         PRICE,
         priority,
+        tenant=tenant,
         limit_us=limit_ms * MS,
         in_flight=in_flight,
         now_us=now_us,

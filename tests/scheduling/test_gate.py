@@ -18,7 +18,7 @@ def choose(
     target_rows: int = 4,
     tenants: TenantClocks | None = None,
     names: str = "",
-) -> tuple[list[int], list[int]] | None:
+) -> tuple[list[int], list[int]]:
     """Places of the members and of the victims among requests with these limits."""
     tenants = tenants or TenantClocks({}, burst_us=1 * MS)
     band = Band()
@@ -34,9 +34,11 @@ def choose(
         rows_max=4,
         bytes_max=1 << 20,
         gate=gate,
+        gate_light=0.6,
     )
     chosen = select(band.first(8, tenants), TIMES, tenants, terms)
-    return None if chosen is None else places(chosen)
+    assert chosen is not None
+    return places(chosen)
 
 
 def places(chosen: Selection) -> tuple[list[int], list[int]]:
@@ -72,12 +74,26 @@ def test_given_up_heads_that_fit_the_smaller_batch_are_taken_back() -> None:
     assert choose(2.6, 5.1, 5.1, 5.1) == ([1, 2, 3], [0])
 
 
-def test_a_tenant_out_of_profile_is_set_aside_before_anyone_is_given_up() -> None:
+def a_contest() -> TenantClocks:
+    """``a`` has had all of the device time of late, ``b`` hardly any."""
     tenants = TenantClocks({}, burst_us=1 * MS)
-    tenants.enqueued("a")
-    tenants.enqueued("b")
-    tenants.charge("a", 5 * MS)
+    for tenant, used_us in (("a", 100 * MS), ("b", 1 * MS)):
+        tenants.enqueued(tenant)
+        tenants.charge(tenant, used_us, 0)
+    return tenants
 
-    chosen = choose(3, 100, 100, 100, 100, tenants=tenants, names="abbbb")
 
-    assert chosen == ([1, 2, 3, 4], [])
+def test_a_head_of_a_tenant_below_his_share_is_spared_at_the_batchs_cost() -> None:
+    # Three rows are bounded at 5 ms: 3 >= 0.6 * 4, but not at a gate of 1.
+    limits = (5.1, 100, 100, 100, 100)
+
+    assert choose(*limits, gate=1.0, tenants=a_contest(), names="aabab")[1] == [0]
+    members, victims = choose(*limits, gate=1.0, tenants=a_contest(), names="baaba")
+    assert 0 in members
+    assert (len(members), victims) == (3, [])
+
+
+def test_a_head_that_costs_most_of_the_batch_is_not_spared() -> None:
+    _, victims = choose(3, 100, 100, 100, 100, tenants=a_contest(), names="baaaa")
+
+    assert victims == [0]

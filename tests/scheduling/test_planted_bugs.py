@@ -58,10 +58,10 @@ BUGS = [
         "        clock, tenant, place = heappop(turns)",
     ),
     Bug(
-        "a tenant out of profile is not set aside",
+        "the head of a tenant below his share is given up",
         "selection.py",
-        "ahead = {name for name in names if tenants.is_out_of_profile(name)}",
-        "ahead = set()",
+        "            if fitting >= terms.gate_light * size:\n",
+        "            if False:\n",
     ),
     Bug(
         "late arrivals with early deadlines wait at the end",

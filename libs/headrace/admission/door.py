@@ -57,11 +57,13 @@ class _Lane:
         self._free_us = [0]
         self._reach_us = [0.0]
         self._prices: dict[tuple[str, str], Price] = {}
+        self.heavy: frozenset[str] = frozenset()
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
         self.slots = load.slots
         self.heard_us = now_us
         self.hops_us = hops_us
+        self.heavy = frozenset(load.heavy)
         self._prices = {(each.model, each.version): each for each in load.prices}
         ahead_us = 0.0
         for priority in Priority:
@@ -119,12 +121,13 @@ class Door:
             known = self._lanes[lane] = _Lane()
         known.hear(load, request_us + rest_us, now_us)
 
-    def decide(
+    def decide(  # noqa: PLR0913 - all that bears on it
         self,
         lanes: Iterable[int],
         price: Price,
         priority: Priority,
         *,
+        tenant: str,
         limit_us: int,
         in_flight: int,
         now_us: int,
@@ -150,7 +153,9 @@ class Door:
                 if best is None or told.finish_us < best[1].finish_us:
                     best = lane, told
         if best is not None:
-            return self._compare(*best, limit_us)
+            lane, told = best
+            is_heavy = tenant in self._lanes[lane].heavy
+            return self._compare(lane, told, limit_us, is_heavy=is_heavy)
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
         text = "no worker can be sent to"
@@ -173,7 +178,7 @@ class Door:
         return _Prediction(waits_us, known.hops_us, known.price(price))
 
     def _compare(
-        self, lane: int, told: _Prediction, limit_us: int
+        self, lane: int, told: _Prediction, limit_us: int, *, is_heavy: bool
     ) -> Admitted | Denied:
         settings = self._settings
         left_us = limit_us - self.loop_lag_us
@@ -185,18 +190,23 @@ class Door:
             # Nothing is ahead, so refusing helps nobody; and what is never let in
             # never shows that the hops have become shorter again.
             return Admitted(lane)
+        part = settings.heavy_part if is_heavy else 1.0
         if limit_us < settings.batches_within_limit_min * told.price.batch_us:
-            over_us = told.waits_us + one_us - int(settings.choice * left_us)
+            over_us = told.waits_us + one_us - int(part * settings.choice * left_us)
         else:
             # The queue is what the door can do something about; the hops have the
             # rest of the time limit.
             over_us = max(
-                told.waits_us + told.price.batch_us - int(settings.fill * left_us),
+                told.waits_us
+                + told.price.batch_us
+                - int(part * settings.fill * left_us),
                 told.finish_us - left_us,
             )
         if over_us <= 0:
             return Admitted(lane)
         text = f"predicted to take {told.finish_us / 1000:.0f} ms of {limit_us // 1000}"
+        if is_heavy:
+            text += ", and the tenant has had more than his share"
         return Denied(Reason.OVERLOADED, text, over_us)
 
     def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:

@@ -25,6 +25,10 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """For such a model a request enters while the work ahead is at most this many
     times what the time limit holds, if it could finish in a batch of its own."""
 
+    heavy_part: float = Field(default=0.8, gt=0, le=1)
+    """Of both, for a tenant who lately took more than his share of a lane: what is
+    left of the queue is the others', so that they are let in while he is refused."""
+
     loop_lag_part: float = Field(default=0.3, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time
     limit: a saturated ingress loses every deadline at once."""

@@ -58,6 +58,10 @@ class Load(msgspec.Struct, frozen=True):
     """From now until a slot has run what it holds, ascending; of many slots, some
     that stand for the others."""
 
+    heavy: list[str] = []
+    """Tenants who lately took more than an equal part of the device time, while
+    others asked for some too."""
+
     queues: list[QueueLoad] = []
     prices: list[Price] = []
     """Of the versions that were asked for lately."""

@@ -8,8 +8,13 @@ clock of those who work, so that idling earns nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nlargest
 
 __all__ = ["TenantClocks"]
+
+USED_HALVED_US = 250_000
+"""Time in which half of what a tenant used is forgotten."""
+HEAVY_TOLD_MAX = 64
 
 
 class TenantClocks:
@@ -20,6 +25,8 @@ class TenantClocks:
         self._burst_us = burst_us
         self._clock: dict[str, float] = {}
         self._queued: dict[str, int] = {}
+        self._used_us: dict[str, float] = {}
+        self._forgot_at_us = 0
 
     def enqueued(self, tenant: str) -> None:
         queued = self._queued.get(tenant, 0)
@@ -38,7 +45,10 @@ class TenantClocks:
             # Nobody to be compared with: all start anew from the same clock.
             self._clock.clear()
 
-    def charge(self, tenant: str, device_us: float) -> None:
+    def charge(self, tenant: str, device_us: float, now_us: int) -> None:
+        if now_us - self._forgot_at_us >= USED_HALVED_US:
+            self._forget(now_us)
+        self._used_us[tenant] = self._used_us.get(tenant, 0.0) + device_us
         weighted = device_us / self._weights.get(tenant, 1.0)
         self._clock[tenant] = self._clock.get(tenant, 0.0) + weighted
 
@@ -47,6 +57,27 @@ class TenantClocks:
 
     def weight(self, tenant: str) -> float:
         return self._weights.get(tenant, 1.0)
+
+    def is_heavy(self, tenant: str) -> bool:
+        """Whether he lately took more than an equal part, by weights, of the device
+        time. Clocks do not tell: whoever's queue is empty for a moment is lifted."""
+        used = self._used_us
+        if len(used) < 2:
+            return False
+        part = self.weight(tenant) / sum(map(self.weight, used))
+        return used.get(tenant, 0.0) > part * sum(used.values())
+
+    def heavy(self) -> list[str]:
+        """Those tenants, of :data:`HEAVY_TOLD_MAX` the ones who took most."""
+        used = self._used_us
+        largest = nlargest(HEAVY_TOLD_MAX, used, key=used.__getitem__)
+        return [tenant for tenant in largest if self.is_heavy(tenant)]
+
+    def _forget(self, now_us: int) -> None:
+        halvings = min((now_us - self._forgot_at_us) // USED_HALVED_US, 60)
+        self._forgot_at_us = now_us
+        kept = ((tenant, us / 2**halvings) for tenant, us in self._used_us.items())
+        self._used_us = {tenant: us for tenant, us in kept if us >= 1.0}
 
     @property
     def contended(self) -> bool:

@@ -119,6 +119,7 @@ class BatchFormer:
         return Load(
             slots=slots,
             free_us=[free_us[(2 * n + 1) * slots // (2 * told)] for n in range(told)],
+            heavy=self._tenants.heavy(),
             queues=queues,
             prices=prices,
         )
@@ -232,6 +233,7 @@ class BatchFormer:
             rows_max=rows_max,
             bytes_max=self._settings.batch_bytes_max,
             gate=gate + (1 - gate) * demand.pressure,
+            gate_light=gate,
         )
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
@@ -282,7 +284,7 @@ class BatchFormer:
         expected_us = times.expected(rows)
         latest_us = max(entry.deadline_us for entry in members)
         batch = next(self._batch_ids)
-        self._charge(choice, members, expected_us / rows)
+        self._charge(choice, members, expected_us / rows, now_us)
         self._backlog.remove(line, members)
         if chosen.deadline_us != NEVER_US:
             line.demand.sent(chosen.rows)
@@ -352,7 +354,9 @@ class BatchFormer:
                     space -= request.size_bytes
         return found
 
-    def _charge(self, choice: Choice, members: list[Entry], row_us: float) -> None:
+    def _charge(
+        self, choice: Choice, members: list[Entry], row_us: float, now_us: int
+    ) -> None:
         backlogged = [bool(busy) for busy in self._backlog.busy]
         own_us = 0.0
         for entry in members:
@@ -362,7 +366,7 @@ class BatchFormer:
                 own_us += cost_us
             else:
                 cost_us *= COMPANION_CHARGE
-            self._tenants.charge(request.tenant, cost_us)
+            self._tenants.charge(request.tenant, cost_us, now_us)
         self._shares.served(choice.priority, int(own_us), backlogged)
 
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:

@@ -34,6 +34,8 @@ class Terms(NamedTuple):
     rows_max: int
     bytes_max: int
     gate: float
+    gate_light: float
+    """The same for the heads of tenants who take less than their share."""
 
 
 class Selection(NamedTuple):
@@ -101,21 +103,36 @@ def _rows_fitting(deadline_us: int, times: Times, terms: Terms) -> int:
 def _through_the_gate(
     band: Sequence[Entry], times: Times, tenants: TenantClocks, terms: Terms
 ) -> tuple[Sequence[Entry], list[Entry]]:
-    """Set tenants out of profile aside; if that is not enough, give heads up."""
+    """Give heads up, so that what is behind them makes a full batch."""
     window = _window(band, tenants, terms)
-    if tenants.contended:
-        kept = _in_profile(band, tenants)
-        if kept:
-            rows = min(_rows_available(kept, terms), terms.target_rows)
-            if _rows_fitting(kept[0].deadline_us, times, terms) >= terms.gate * rows:
-                return kept, []
     late_us = terms.start_us + terms.response_us
     for size in _sizes_behind(band, times, terms):
         first = bisect_left(band, (late_us + times.bound(size),))
         pool = band[first : first + window]
         if _rows_available(pool, terms) >= size:
-            return pool, list(band[:first])
+            if tenants.contended:
+                first = _first_spared(band[:first], size, times, tenants, terms)
+            return band[first : first + window], list(band[:first])
     return band[:window], []
+
+
+def _first_spared(
+    victims: Sequence[Entry],
+    size: int,
+    times: Times,
+    tenants: TenantClocks,
+    terms: Terms,
+) -> int:
+    """How many of ``victims`` are given up all the same: not those behind a request
+    of a tenant who takes less than his share, unless it shrinks the batch too far."""
+    names = {entry.request.tenant for entry in victims}
+    light = {name for name in names if not tenants.is_heavy(name)}
+    for place, entry in enumerate(victims):
+        if entry.request.tenant in light:
+            fitting = _rows_fitting(entry.deadline_us, times, terms)
+            if fitting >= terms.gate_light * size:
+                return place
+    return len(victims)
 
 
 def _window(band: Sequence[Entry], tenants: TenantClocks, terms: Terms) -> int:
@@ -135,13 +152,6 @@ def _sizes_behind(band: Sequence[Entry], times: Times, terms: Terms) -> Iterator
         if _rows_fitting(entry.deadline_us, times, terms) >= size:
             yield size
         remaining -= entry.request.rows
-
-
-def _in_profile(band: Sequence[Entry], tenants: TenantClocks) -> list[Entry]:
-    """Entries of tenants who are not far ahead of the least served one."""
-    names = {entry.request.tenant for entry in band}
-    ahead = {name for name in names if tenants.is_out_of_profile(name)}
-    return [entry for entry in band if entry.request.tenant not in ahead]
 
 
 def _fill(

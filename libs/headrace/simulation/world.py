@@ -243,6 +243,7 @@ class World:
             range(len(self._lanes)),
             price,
             kind.priority,
+            tenant=kind.tenant,
             limit_us=kind.limit_us,
             in_flight=self._in_flight,
             now_us=self._now_us,

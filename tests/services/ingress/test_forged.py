@@ -189,6 +189,7 @@ def test_a_heartbeat_stops_no_ingress(
             served,
             frozenset(fleet.router.lanes),
             priority,
+            tenant="default",
             limit_us=5_000_000,
             in_flight=1,
             now_us=2,
