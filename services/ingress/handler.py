@@ -235,6 +235,7 @@ class Handler:
             destination.served,
             destination.lanes,
             exchange.priority,
+            tenant=exchange.tenant,
             limit_us=exchange.limit_us,
             in_flight=len(self.waiters),
             now_us=now_us,

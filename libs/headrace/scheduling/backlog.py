@@ -291,8 +291,11 @@ class Backlog:
         band = line.queue.bands[priority]
         head = band.head
         tenants = self._tenants
-        aside = tenants.contended and all(
-            tenants.is_out_of_profile(tenant) for tenant in band.tenants()
+        # Whose own losses he could end by asking for less gives way to the others.
+        aside = (
+            tenants.contended
+            and line.demand.pressure > 0
+            and all(tenants.is_heavy(tenant) for tenant in band.tenants())
         )
         rows = min(len(band), line.times.rows_max)
         # Where requests are lost, long queues come first: their rows are cheaper.

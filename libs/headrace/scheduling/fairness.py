@@ -24,6 +24,7 @@ class TenantClocks:
         self._weights = dict(weights)
         self._burst_us = burst_us
         self._clock: dict[str, float] = {}
+        self._furthest = 0.0
         self._queued: dict[str, int] = {}
         self._used_us: dict[str, float] = {}
         self._forgot_at_us = 0
@@ -44,16 +45,20 @@ class TenantClocks:
         if not self._queued:
             # Nobody to be compared with: all start anew from the same clock.
             self._clock.clear()
+            self._furthest = 0.0
 
     def charge(self, tenant: str, device_us: float, now_us: int) -> None:
         if now_us - self._forgot_at_us >= USED_HALVED_US:
             self._forget(now_us)
         self._used_us[tenant] = self._used_us.get(tenant, 0.0) + device_us
         weighted = device_us / self._weights.get(tenant, 1.0)
-        self._clock[tenant] = self._clock.get(tenant, 0.0) + weighted
+        clock = self._clock[tenant] = self.clock(tenant) + weighted
+        self._furthest = max(self._furthest, clock)
 
     def clock(self, tenant: str) -> float:
-        return self._clock.get(tenant, 0.0)
+        """Nobody is further behind than a burst: who asks for little is behind for
+        ever, and must not have it all when he asks for much."""
+        return max(self._clock.get(tenant, 0.0), self._furthest - self._burst_us)
 
     def weight(self, tenant: str) -> float:
         return self._weights.get(tenant, 1.0)
@@ -88,11 +93,4 @@ class TenantClocks:
         """The least clock of the tenants with queued work; 0 without any."""
         if not self._queued:
             return 0.0
-        return min(self._clock[tenant] for tenant in self._queued)
-
-    def is_out_of_profile(self, tenant: str) -> bool:
-        """Whether he is more than a burst ahead of the least served tenant."""
-        return (
-            len(self._queued) > 1
-            and self._clock.get(tenant, 0.0) - self.least() > self._burst_us
-        )
+        return min(map(self.clock, self._queued))

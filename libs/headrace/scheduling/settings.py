@@ -36,8 +36,8 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     more urgent ones want; realtime needs none."""
 
     burst_us: PositiveInt = 500_000
-    """Device time that a tenant may be ahead of the least served one before he is
-    out of profile, and gives way in overload."""
+    """Device time by which a tenant may be behind the most served one and catch up;
+    what he missed beyond that is forgotten."""
 
     bulk_chunk: float = Field(default=0.2, gt=0, le=1)
     """Longest bulk run as a part of the shortest online time limit."""
