@@ -84,6 +84,36 @@ def test_a_device_that_slows_down_is_believed_within_a_hundred_batches() -> None
     assert learned.bound(32) >= 26_000
 
 
+def test_a_device_that_became_slower_is_believed_after_five_runs() -> None:
+    learned = times()
+    for rows in (1, 8, 16, 32):
+        for _ in range(20):
+            learned.observe(rows, 5_000 + 250 * rows)
+    late = sum(_overran(learned, 26_000) for _ in range(20))
+
+    assert late <= 6
+    # What it does with other sizes follows the shape that the probe saw.
+    assert learned.expected(8) == pytest.approx(14_000, rel=0.1)
+
+
+def test_a_device_that_became_faster_is_believed_after_sixteen_runs() -> None:
+    learned = times()
+    for _ in range(64):
+        learned.observe(32, 26_000)
+    for _ in range(17):
+        learned.observe(32, 13_000)
+
+    assert learned.expected(32) == pytest.approx(13_000, rel=0.01)
+
+
+def test_runs_of_two_kinds_are_bounded_by_the_longer() -> None:
+    learned = times()
+    for number in range(64):
+        learned.observe(32, 13_000 if number % 2 else 15_000)
+
+    assert learned.bound(32) <= 1.1 * 15_000
+
+
 def _overran(learned: RunTimes, run_us: int) -> bool:
     late = run_us > learned.bound(32)
     learned.observe(32, run_us)

@@ -25,6 +25,10 @@ DRIFT_UP = 1.1
 DRIFT_DOWN = 0.99
 DRIFT_MAX = 2.0
 OVERRUN_RATE_MAX = 0.05
+SLOWER_FACTOR, SLOWER_RUNS = 1.1, 5
+FASTER_FACTOR, FASTER_RUNS = 0.75, 16
+"""So many runs in a row beyond these factors of the bound and of the expected time
+are another device: a neighbour, a lower clock."""
 OVERRUN_MEMORY = 100
 UNKNOWN_US = 10_000
 """Expected run time of a version that announced nothing and never ran."""
@@ -60,6 +64,7 @@ class RunTimes:
             deque(maxlen=SAMPLES_STEP) for _ in self.ladder
         ]
         self._seen = 0
+        self._slower = self._faster = 0
         self._doubted_at_us: int | None = None
         self.observed_at_us = -BELIEVED_US
         self._drift = 1.0
@@ -111,6 +116,7 @@ class RunTimes:
         """Take in a measured run."""
         self._doubted_at_us = None
         rows = min(max(rows, 1), self.rows_max)
+        self._compare(rows, run_us)
         overran = run_us > self._bound[rows]
         self._overrun_rate += (overran - self._overrun_rate) / OVERRUN_MEMORY
         if self._overrun_rate > OVERRUN_RATE_MAX:
@@ -118,11 +124,41 @@ class RunTimes:
             self._overrun_rate = OVERRUN_RATE_MAX / 2
         elif self._drift > 1.0:
             self._drift = max(self._drift * DRIFT_DOWN, 1.0)
+        self._add(rows, run_us)
+        self._seen += 1
+        has_changed = self._slower >= SLOWER_RUNS or self._faster >= FASTER_RUNS
+        if has_changed:
+            self._start_over()
+        if (
+            has_changed
+            or self._seen < REFRESH_ALWAYS_BELOW
+            or self._seen % REFRESH_EVERY == 0
+        ):
+            self._refresh()
+
+    def _add(self, rows: int, run_us: int) -> None:
         self._recent.append((rows, run_us))
         self._steps[bisect_left(self.ladder, rows)].append((rows, run_us))
-        self._seen += 1
-        if self._seen < REFRESH_ALWAYS_BELOW or self._seen % REFRESH_EVERY == 0:
-            self._refresh()
+
+    def _compare(self, rows: int, run_us: int) -> None:
+        """Count runs in a row that what is known of their size does not explain."""
+        if len(self._steps[bisect_left(self.ladder, rows)]) < SAMPLES_TRUSTED:
+            return
+        is_slower = run_us > SLOWER_FACTOR * self._bound[rows]
+        is_faster = run_us < FASTER_FACTOR * self._expected[rows]
+        self._slower = self._slower + 1 if is_slower else 0
+        self._faster = self._faster + 1 if is_faster else 0
+
+    def _start_over(self) -> None:
+        """The device is another one than it was: believe the last runs alone."""
+        last = list(self._recent)[-SLOWER_RUNS:]
+        self._recent.clear()
+        for step in self._steps:
+            step.clear()
+        for rows, run_us in last:
+            self._add(rows, run_us)
+        self._slower = self._faster = 0
+        self._drift, self._overrun_rate = 1.0, 0.0
 
     def _refresh(self) -> None:
         alpha, beta = self._affine()
@@ -162,8 +198,9 @@ class RunTimes:
         median = ratios[count // 2]
         spread = sorted(abs(ratio - median) for ratio in ratios)[count // 2]
         # The median deviation times 1.48 is the standard deviation of a normal
-        # distribution, and one outlier does not move it.
-        high = max(high, median + 2 * 1.48 * spread)
+        # distribution, and one outlier does not move it. Of two kinds of runs it says
+        # more than any of them took.
+        high = max(high, min(median + 2 * 1.48 * spread, 1.1 * ratios[-1]))
         highest = max(ratios[min(int(0.99 * count), count - 1)], high)
         kept = ratios[: count - count // 16]
         return sum(kept) / len(kept), high, highest
@@ -193,12 +230,13 @@ class RunTimes:
         return mean_us - beta * mean_rows, beta
 
     def _through(self, mean_rows: float, mean_us: float) -> tuple[float, float]:
-        """One size only: keep the probe's slope, or call it flat."""
+        """One size only: keep the probe's shape, or call it flat."""
         if len(self._prior) < 2:
             return mean_us, 0.0
         (rows_low, us_low), (rows_high, us_high) = self._prior[0], self._prior[-1]
-        beta = max((us_high - us_low) / (rows_high - rows_low), 0.0)
-        beta = min(beta, mean_us / mean_rows)
+        slope = max((us_high - us_low) / (rows_high - rows_low), 0.0)
+        probed_us = max(us_low + slope * (mean_rows - rows_low), 1.0)
+        beta = min(slope * mean_us / probed_us, mean_us / mean_rows)
         return mean_us - beta * mean_rows, beta
 
 
