@@ -8,7 +8,7 @@ from headrace.simulation.scenario import (
     explained,
     read_scenario,
 )
-from headrace.simulation.summary import Share, Summary, simulate
+from headrace.simulation.summary import Share, Summary, read_arrivals, simulate
 from headrace.simulation.tallies import Histogram, Results, Tallies
 from headrace.simulation.workload import Kind, Stream
 from headrace.simulation.world import World
@@ -32,6 +32,7 @@ __all__ = [
     "explained",
     "find_server_rate",
     "measure_offline",
+    "read_arrivals",
     "read_scenario",
     "simulate",
 ]

@@ -17,10 +17,10 @@ from headrace.simulation.bounds import (
 from headrace.simulation.pool import ModelSpec, Pool
 from headrace.simulation.scenario import Scenario
 from headrace.simulation.tallies import Results, Tallies
-from headrace.simulation.workload import Kind, Stream, kinds_of
+from headrace.simulation.workload import Kind, Stream, arrivals_of, kinds_of
 from headrace.simulation.world import World
 
-__all__ = ["Share", "Summary", "simulate"]
+__all__ = ["Share", "Summary", "read_arrivals", "simulate"]
 
 MS = 1_000
 SECOND_US = 1_000_000
@@ -106,6 +106,12 @@ def simulate(
         zero_drop_bound=_zero_drop(streams, models, hops_us, pool, scenario.speed),
     )
     return summary, results
+
+
+def read_arrivals(scenario: Scenario, *, stream: int) -> list[int]:
+    """Instants in µs of one stream's requests, as :func:`simulate` offers them."""
+    streams = scenario.build_streams()
+    return [at_us for at_us, _ in arrivals_of(streams, stream, scenario.seed)]
 
 
 def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:

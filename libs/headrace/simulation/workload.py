@@ -16,7 +16,16 @@ import numpy as np
 from headrace.domain import Priority
 from headrace.errors import SetupError
 
-__all__ = ["Arrival", "Kind", "Stream", "arrivals", "kinds_of", "merged"]
+__all__ = [
+    "Arrival",
+    "Kind",
+    "Stream",
+    "arrivals",
+    "arrivals_of",
+    "gaps_of",
+    "kinds_of",
+    "merged",
+]
 
 BLOCK = 8192
 SECOND_US = 1_000_000
@@ -88,12 +97,18 @@ def kinds_of(streams: Sequence[Stream]) -> list[Kind]:
 
 def merged(streams: Sequence[Stream], seed: int) -> Iterator[Arrival]:
     """All streams in one order of time, backlogs excepted."""
-    sources, first = [], 0
-    for place, stream in enumerate(streams):
-        if not stream.backlog:
-            sources.append(arrivals(stream, first, seed * 1_000 + place))
-        first += len(stream.models) * stream.shapes
+    sources = [
+        arrivals_of(streams, place, seed)
+        for place, stream in enumerate(streams)
+        if not stream.backlog
+    ]
     return sources[0] if len(sources) == 1 else merge(*sources)
+
+
+def arrivals_of(streams: Sequence[Stream], place: int, seed: int) -> Iterator[Arrival]:
+    """Those of one stream among others; each has dice of its own."""
+    first = len(kinds_of(streams[:place]))
+    return arrivals(streams[place], first, seed * 1_000 + place)
 
 
 def arrivals(stream: Stream, first: int, seed: int) -> Iterator[Arrival]:
