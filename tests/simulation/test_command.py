@@ -1,0 +1,120 @@
+"""``headrace simulate`` as it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.ctl.__main__ import main
+
+POOL = ("--workers", "2", "--seconds", "1", "--load", "1.5")
+
+
+@pytest.fixture
+def simulate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """Run the command; its exit status, what it printed, what it said."""
+
+    def call(*words: str) -> tuple[object, str, str]:
+        monkeypatch.setattr("sys.argv", ["headrace", "simulate", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return ended.value.code, told.out, told.err
+
+    return call
+
+
+def test_json_has_the_figures_of_a_run(simulate: Any) -> None:
+    status, out, err = simulate(*POOL, "--models", "3", "--json")
+
+    told = msgspec.json.decode(out)
+    assert (status, err) == (0, "")
+    assert {
+        *("offered", "goodput", "attainment", "p50_ms", "p99_ms", "mean_batch"),
+        *("refused", "bound"),
+    } <= set(told)
+    assert told["goodput"] <= told["bound"]
+    assert told["attainment"] == pytest.approx(told["goodput"] / told["offered"])
+    assert told["refused"] == sum(told["reasons"].values()) > 0
+
+
+def test_a_seed_repeats_a_run(simulate: Any) -> None:
+    one, again, other = (
+        simulate(*POOL, "--json", "--seed", seed)[1] for seed in ("1", "1", "2")
+    )
+
+    assert one == again
+    assert one != other
+
+
+def test_a_sweep_and_all_policies_are_a_row_each(simulate: Any) -> None:
+    status, out, _ = simulate(*POOL, "--sweep", "0.5,1", "--compare")
+
+    rows = [line.split()[:2] for line in out.splitlines() if "headrace" in line]
+    assert status == 0
+    assert rows == [["headrace", "0.5"], ["headrace", "1"]]
+    assert out.count("symphony") == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--sweep", "0.5,1")])
+def test_a_report_is_a_page_or_a_picture(
+    simulate: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    simulate(*POOL, *more, "--report", str(page))
+    simulate(*POOL, *more, "--report", str(picture))
+
+    text = page.read_text()
+    assert text.count("<svg") == 1
+    assert "<td>headrace</td>" in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_scenario_file_says_it_all(simulate: Any, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(
+        'seconds = 1\n[[models]]\nname = "m"\n[[streams]]\nload = 0.5\n'
+        '[[streams]]\ntenant = "b"\nload = 0.2\n'
+    )
+
+    status, out, _ = simulate("--scenario", str(path))
+    refused, _, said = simulate("--scenario", str(path), "--workers", "2")
+
+    assert status == 0
+    assert "default" in out
+    assert (refused, said) == (
+        2,
+        "headrace: --workers: the scenario's file says that already\n",
+    )
+
+
+def test_mlperf_scenarios_print_their_rates(simulate: Any) -> None:
+    assert "samples/s" in simulate(*POOL, "--mlperf", "offline")[1]
+    assert "queries/s pass" in simulate(*POOL, "--mlperf", "server")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--workers", "0"), "pool.workers: Input should be greater than 0"),
+        (("--arrivals", "gamma:x"), "say gamma:4 for bursts"),
+        (("--sweep", "1,x"), "say multiples of the load"),
+        (("--report", "x.pdf"), "name a .html or a .png file"),
+        (("--policy", "best"), "--policy"),
+        (("--scenario", "nowhere.toml"), "nowhere.toml cannot be read"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    simulate: Any, words: tuple[str, ...], text: str
+) -> None:
+    status, out, err = simulate(*words)
+
+    assert status in {1, 2}
+    assert out == ""
+    assert err.count("\n") == 1
+    assert text in err
