@@ -13,7 +13,7 @@ from headrace.wire.tensors import to_json
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal
 
-__all__ = ["error_body", "refusal_answer", "result_answer"]
+__all__ = ["identity_fields", "refusal_answer", "refusal_fields", "result_answer"]
 
 Piece = bytes | memoryview
 
@@ -25,23 +25,29 @@ _COMPRESSION_LEVEL = 1
 _encode = msgspec.json.encode
 
 
-def error_body(text: str) -> bytes:
-    """The protocol's only form of an error."""
-    return _encode({"error": text})
+def refusal_answer(refusal: Refusal, client_id: str = "") -> tuple[bytes, bytes]:
+    """Header lines and body of an answer other than 200, without the identity: the
+    protocol's form of an error, and the body's ``id`` where it had one."""
+    content = {"error": refusal.text}
+    if client_id:
+        content["id"] = client_id
+    return _JSON + refusal_fields(refusal), _encode(content)
 
 
-def refusal_answer(
-    exchange: Exchange, refusal: Refusal
-) -> tuple[bytes, Sequence[Piece]]:
-    """Header lines and body of an answer other than 200."""
-    fields = (
-        _JSON
-        + b"headrace-reason: %b\r\n" % refusal.reason.value.encode()
-        + _identity(exchange)
-    )
+def refusal_fields(refusal: Refusal) -> bytes:
+    """What the head of every answer other than 200 says."""
+    fields = b"headrace-reason: %b\r\n" % refusal.reason.value.encode()
     if refusal.retry_after_s is not None:
         fields += b"retry-after: %d\r\n" % refusal.retry_after_s
-    return fields, (error_body(refusal.text),)
+    return fields + refusal.fields
+
+
+def identity_fields(request_id: str, x_request_id: bytes) -> bytes:
+    """What the head of every answer says of its request."""
+    fields = b"headrace-request-id: %b\r\n" % request_id.encode()
+    if x_request_id:
+        fields += b"x-request-id: %b\r\n" % x_request_id
+    return fields
 
 
 def result_answer(
@@ -74,7 +80,7 @@ def result_answer(
         _encode(exchange.client_id),
         b",".join(described),
     )
-    fields = _identity(exchange)
+    fields = identity_fields(exchange.request_id, exchange.head.x_request_id)
     if raws:
         fields += (
             b"content-type: application/octet-stream\r\n"
@@ -87,13 +93,6 @@ def result_answer(
         fields += b"content-encoding: %b\r\n" % encoding
         return fields, (_compressed(encoding, [text, *raws]),)
     return fields, (text, *raws)
-
-
-def _identity(exchange: Exchange) -> bytes:
-    fields = b"headrace-request-id: %b\r\n" % exchange.request_id.encode()
-    if exchange.head.x_request_id:
-        fields += b"x-request-id: %b\r\n" % exchange.head.x_request_id
-    return fields
 
 
 def _described(output: Tensor, ending: bytes) -> bytes:

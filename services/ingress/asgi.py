@@ -15,7 +15,7 @@ from services.ingress.exchange import Exchange
 from services.ingress.handler import Handler
 from services.ingress.head import read_target
 
-__all__ = ["InferenceApp"]
+__all__ = ["InferenceApp", "header_list"]
 
 
 class _AsgiExchange(Exchange):
@@ -66,12 +66,7 @@ class InferenceApp:
         if not exchange.response_complete:
             handler.finish(exchange, body)
         payload = await exchange.answer
-        headers = [
-            (name, value)
-            for name, _, value in (
-                line.partition(b": ") for line in exchange.fields.split(b"\r\n")[:-1]
-            )
-        ]
+        headers = header_list(exchange.fields)
         headers.append((b"content-length", b"%d" % len(payload)))
         if not is_whole:
             headers.append((b"connection", b"close"))
@@ -104,3 +99,13 @@ class InferenceApp:
             self._handler.body_late(exchange)
             return False
         return True
+
+
+def header_list(fields: bytes) -> list[tuple[bytes, bytes]]:
+    """Header lines, each with its CR LF, as ASGI wants them."""
+    return [
+        (name, value)
+        for name, _, value in (
+            line.partition(b": ") for line in fields.split(b"\r\n")[:-1]
+        )
+    ]

@@ -16,16 +16,22 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.domain import Datatype, ModelState, Reason, ServedVersion, TensorSpec
 from headrace.errors import RequestError
 from headrace.lifecycle import Health
-from services.ingress.answers import error_body
-from services.ingress.asgi import InferenceApp
+from headrace.wire import ServiceState
+from services.ingress.answers import (
+    identity_fields,
+    refusal_answer,
+    refusal_fields,
+)
+from services.ingress.asgi import InferenceApp, header_list
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
-from services.ingress.refusal import refuse
+from services.ingress.head import read_x_request_id
+from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.statistics import Statistics
 
 __all__ = ["cold_app"]
@@ -64,8 +70,12 @@ def cold_app(
     pages = _Pages(fleet, statistics, health)
 
     async def probed(request: Request) -> Response:
-        status, content_type, body = probe(request.url.path)
-        return Response(body, status, media_type=content_type)
+        path = request.url.path
+        status, content_type, body = probe(path)
+        response = Response(body, status, media_type=content_type)
+        if status != HTTPStatus.OK:
+            response.raw_headers += header_list(refusal_fields(pages.unwell(path)))
+        return response
 
     infer = InferenceApp(handler)
     routes = [
@@ -90,34 +100,57 @@ def cold_app(
         *(Route(path, probed) for path in ("/livez", "/readyz", "/metrics")),
     ]
 
-    async def crashed(_request: Request, error: Exception) -> Response:
-        handler.outcomes.crashed(error)
-        return _error(
-            HTTPStatus.INTERNAL_SERVER_ERROR, "an error of this server, see its log"
-        )
+    async def failed(request: Request, error: Exception) -> Response:
+        match error:
+            case RequestError():
+                refusal = refuse(Reason(error.reason), str(error))
+            case HTTPException():
+                refusal = _not_served(request, error)
+            case _:
+                handler.outcomes.crashed(error)
+                refusal = refuse(Reason.CRASH, OWN_FAULT)
+        request_id, x_request_id = request.scope[_IDENTITY]
+        handler.outcomes.unread(request_id, x_request_id, refusal)
+        fields, body = refusal_answer(refusal)
+        response = Response(body, refusal.status)
+        response.raw_headers += header_list(fields)
+        return response
 
     app = Starlette(
         routes=routes,
-        exception_handlers={
-            HTTPException: _http_error,
-            RequestError: _refused,
-            Exception: crashed,
-        },
+        exception_handlers=dict.fromkeys(
+            (HTTPException, RequestError, Exception), failed
+        ),
     )
     app.router.redirect_slashes = False
-    return _RawPath(app)
+    return _Edge(app, handler.new_request_id)
 
 
-class _RawPath:
-    """Lets the router see the path as the client sent it."""
+_IDENTITY = "headrace.identity"
+"""Of a scope: our id of the request, and the client's."""
 
-    def __init__(self, app: ASGIApp) -> None:
+
+class _Edge:
+    """Lets the router see the path as the client sent it, and has every answer name
+    its request."""
+
+    def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
         self._app = app
+        self._new_id = new_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope["path"] = scope["raw_path"].decode("ascii")
-        await self._app(scope, receive, send)
+        scope["path"] = scope["raw_path"].decode("ascii")
+        identity = self._new_id(), read_x_request_id(scope["headers"])
+        scope[_IDENTITY] = identity
+
+        async def identified(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = message["headers"]
+                if all(name != b"headrace-request-id" for name, _ in headers):
+                    headers += header_list(identity_fields(*identity))
+            await send(message)
+
+        await self._app(scope, receive, identified)
 
 
 class _Pages:
@@ -130,11 +163,27 @@ class _Pages:
 
     async def live(self, _request: Request) -> Response:
         why_not = self._health.why_not_alive()
-        return _json({"live": why_not is None}, ok=why_not is None)
+        refusal = self.unwell("/livez") if why_not else None
+        return _json({"live": why_not is None}, refusal)
 
     async def ready(self, _request: Request) -> Response:
-        is_ready = self._health.why_not_ready() is None
-        return _json({"ready": is_ready, "live": True}, ok=is_ready)
+        why_not = self._health.why_not_ready()
+        if why_not is None:
+            return _json({"ready": True, "live": True})
+        content = {"ready": False, "live": True, "error": why_not}
+        return _json(content, self.unwell("/readyz"))
+
+    def unwell(self, path: str) -> Refusal:
+        """The head of what a probe answers that fails."""
+        if path == "/livez":
+            reason = Reason.OVERLOADED
+        elif self._health.state is ServiceState.DRAINING:
+            reason = Reason.DRAINING
+        elif self._fleet.starting:
+            reason = Reason.MODEL_LOADING
+        else:
+            reason = Reason.LOG_UNAVAILABLE
+        return refuse(reason, "")
 
     async def server(self, _request: Request) -> Response:
         return _json(
@@ -166,8 +215,8 @@ class _Pages:
         except RequestError as error:
             why_not, reason = str(error), Reason(error.reason)
         if why_not is not None:
-            status = refuse(reason, "").status
-            return _json({"name": model, "ready": False, "error": why_not}, status)
+            content = {"name": model, "ready": False, "error": why_not}
+            return _json(content, refuse(reason, why_not))
         return _json({"name": model, "ready": True})
 
     async def config(self, request: Request) -> Response:
@@ -241,35 +290,33 @@ def _spec(spec: TensorSpec) -> dict[str, object]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
 
 
-def _json(content: object, status: int = 0, *, ok: bool = True) -> Response:
-    status = status or (HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE)
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-def _error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(error_body(text), status, headers, "application/json")
+def _json(content: object, refusal: Refusal | None = None) -> Response:
+    """``refusal`` is the head of an answer that is no success, whatever its body."""
+    status = HTTPStatus.OK if refusal is None else refusal.status
+    body = msgspec.json.encode(content)
+    response = Response(body, status, media_type="application/json")
+    if refusal is not None:
+        response.raw_headers += header_list(refusal_fields(refusal))
+    return response
 
 
 async def _unsupported(_request: Request) -> Response:
-    return _error(
+    raise HTTPException(
         HTTPStatus.NOT_IMPLEMENTED, "this server does not offer this extension"
     )
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    texts = {
-        HTTPStatus.NOT_FOUND: "there is nothing at this path",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"this path does not take {request.method}",
-    }
-    text = texts.get(HTTPStatus(error.status_code), error.detail)
-    return _error(error.status_code, text, dict(error.headers or {}))
-
-
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    refusal = refuse(Reason(error.reason), str(error))
-    headers = {"headrace-reason": refusal.reason.value}
-    if refusal.retry_after_s is not None:
-        headers["retry-after"] = str(refusal.retry_after_s)
-    return _error(refusal.status, refusal.text, headers)
+def _not_served(request: Request, error: HTTPException) -> Refusal:
+    """In place of the router's words."""
+    text, fields = error.detail, b""
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        text = (
+            "there is nothing at this path; a model's are /v2/models/MODEL and "
+            "/v2/models/MODEL/versions/VERSION, and below them /infer, /ready, "
+            "/config and /stats"
+        )
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {})["Allow"]
+        text = f"this path takes {allowed}, not {request.method}"
+        fields = b"allow: %b\r\n" % allowed.encode()
+    return refuse(Reason.INVALID, text, status=error.status_code, fields=fields)

@@ -55,7 +55,7 @@ class Exchange(ABC):
         self.refusal: Refusal | None = None
         """Decided before the body was read; the body is dropped."""
         self.doubt: Refusal | None = None
-        """What refuses it, unless its body says otherwise."""
+        """What refuses it, unless its body says otherwise, or is at fault itself."""
         self.destination: Destination | None = None
         """None: it named no version that may be asked."""
         self.priority = Priority.STANDARD

@@ -15,7 +15,7 @@ from headrace.domain import Reason
 from headrace.errors import BusError, RequestError
 from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
 from services.ingress.admitting import NO_FORMER, Admission
-from services.ingress.answers import refusal_answer, result_answer
+from services.ingress.answers import identity_fields, refusal_answer, result_answer
 from services.ingress.bounds import decompressed
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -27,7 +27,12 @@ from services.ingress.refusal import Refusal, refuse
 from services.ingress.settings import IngressLimits
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
-__all__ = ["TICK_US", "Handler"]
+__all__ = ["CHECKED_BYTES_MAX", "TICK_US", "Handler"]
+
+CHECKED_BYTES_MAX = 16 * 1024
+"""A request that is refused for its load or its time limit is told first what is wrong
+with it, which no retry mends, if its body is no longer than this and the event loop is
+in time: under a load that saturates the ingress itself nothing is parsed in vain."""
 
 RESERVED_FROM_BYTES = 64 * 1024
 """Smaller bodies arrive with their head and are not counted."""
@@ -141,8 +146,9 @@ class Handler:
         self._release(exchange)
         total_us = self.clock.now_us() - exchange.started_us
         self.outcomes.refused(exchange, refusal, total_us)
-        fields, body = refusal_answer(exchange, refusal)
-        exchange.deliver(refusal.status, fields, body)
+        fields, body = refusal_answer(refusal, exchange.client_id)
+        identity = identity_fields(exchange.request_id, exchange.head.x_request_id)
+        exchange.deliver(refusal.status, identity + fields, (body,))
 
     def replies_arrived(self, records: Iterable[Replies]) -> None:
         """End the requests that these replies answer."""
@@ -212,12 +218,25 @@ class Handler:
             or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
-        refusal = self._find_lane(exchange, exchange.started_us)
-        if refusal is not None and not (head.timeout_us and head.priority is not None):
-            # The body may ask for more time, or more urgently, than the head.
-            exchange.doubt = refusal
+        exchange.doubt = (
+            head.priority_fault
+            or head.timeout_fault
+            or self._find_lane(exchange, exchange.started_us)
+        )
+        if (
+            exchange.doubt is None
+            or not (head.timeout_us and head.priority is not None)
+            or self._is_checked(head.content_length)
+        ):
             return None
-        return refusal
+        return exchange.doubt
+
+    def _is_checked(self, size: int | None) -> bool:
+        return (
+            size is not None
+            and size <= CHECKED_BYTES_MAX
+            and self._admission.loop_lag_us < TICK_US
+        )
 
     def _log_is_silent(self, now_us: int) -> bool:
         # While the process stood still it heard of no acknowledgement either.
@@ -254,20 +273,27 @@ class Handler:
                 self.limits.http_body_bytes_max,
             )
             body = decompressed(body, head.encoding, bytes_max)
-        if exchange.doubt is not None and not _overrides(body):
-            return exchange.doubt
+        doubt = exchange.doubt
+        if doubt is not None and not (_overrides(body) or self._is_checked(len(body))):
+            return doubt
         parsed = destination.parser.parse(head, body)
         exchange.client_id = parsed.client_id
         exchange.wanted = parsed.wanted
         now_us = self.clock.now_us()
-        if exchange.doubt or parsed.timeout_us or parsed.priority is not None:
+        if parsed.timeout_us or parsed.priority is not None:
             # What the body says wins over the head, by which it was let in.
             exchange.limit_us = parsed.timeout_us or exchange.limit_us
             if parsed.priority is not None:
                 exchange.priority = parsed.priority
-            refusal = self._find_lane(exchange, now_us)
+            refusal = (
+                (head.priority_fault if parsed.priority is None else None)
+                or (None if parsed.timeout_us else head.timeout_fault)
+                or self._find_lane(exchange, now_us)
+            )
             if refusal is not None:
                 return refusal
+        elif doubt is not None:
+            return doubt
         deadline_us = exchange.started_us + exchange.limit_us
         if deadline_us <= now_us:
             text = f"{exchange.limit_us} us were over before the body was there"
@@ -341,6 +367,6 @@ def _log_unavailable(why: object) -> Refusal:
 
 
 def _overrides(body: bytes | bytearray) -> bool:
-    """Whether the body may say what the head did not; looked for without parsing,
+    """Whether the body may say otherwise than the head; looked for without parsing,
     since under overload most requests end here."""
     return b'"timeout"' in body or b'"priority"' in body

@@ -22,6 +22,7 @@ __all__ = [
     "named_priority",
     "read_head",
     "read_target",
+    "read_x_request_id",
 ]
 
 TIMEOUT_US_MAX = 600_000_000
@@ -55,7 +56,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, gc=False):
-    """The headers that matter to inference; ``fault`` is the first thing wrong."""
+    """The headers that matter to inference; ``fault`` is the first thing wrong that
+    no body can set right."""
 
     content_length: int | None = None
     encoding: bytes = b""
@@ -71,6 +73,10 @@ class Head(msgspec.Struct, gc=False):
     traceparent: bytes = b""
     tracestate: bytes = b""
     fault: Refusal | None = None
+    priority_fault: Refusal | None = None
+    """Of no account where the body gives a priority, as its value would be."""
+    timeout_fault: Refusal | None = None
+    """As ``priority_fault``, for a time limit."""
 
 
 def read_target(path: bytes) -> Target | None:
@@ -80,7 +86,9 @@ def read_target(path: bytes) -> Target | None:
     match parts:
         case ["", "v2", "models", model, "infer"] if model:
             return Target(model, "")
-        case ["", "v2", "models", model, "versions", version, "infer"] if model:
+        case ["", "v2", "models", model, "versions", version, "infer"] if (
+            model and version
+        ):
             return Target(model, version)
     return None
 
@@ -94,15 +102,21 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         read = _READERS.get(name)
         if read is None:
             continue
-        if name in seen and name not in _MAY_REPEAT:
-            head.fault = head.fault or refuse(
-                Reason.INVALID, f"the header {name.decode()} is given twice"
-            )
-        seen.add(name)
         fault = read(head, value)
-        if fault is not None and head.fault is None:
-            head.fault = fault
+        if name in seen and name not in _MAY_REPEAT:
+            fault = refuse(Reason.INVALID, f"the header {name.decode()} is given twice")
+        seen.add(name)
+        if fault is not None:
+            _note(head, name, fault)
     return head
+
+
+def read_x_request_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """For what is answered without :func:`read_head`; empty: none to be echoed."""
+    given = [value for name, value in headers if name == b"x-request-id"]
+    if len(given) == 1 and len(given[0]) <= REQUEST_ID_BYTES_MAX:
+        return given[0]
+    return b""
 
 
 def named_priority(name: str) -> Priority:
@@ -131,6 +145,18 @@ def clipped(number: int) -> str:
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
+def _note(head: Head, name: bytes, fault: Refusal) -> None:
+    match name:
+        case b"headrace-priority":
+            head.priority_fault = head.priority_fault or fault
+            head.priority = None
+        case b"headrace-timeout-ms":
+            head.timeout_fault = head.timeout_fault or fault
+            head.timeout_us = 0
+        case _:
+            head.fault = head.fault or fault
+
+
 def _content_length(head: Head, value: bytes) -> Refusal | None:
     head.content_length = int(value)  # the parser has refused anything but digits
     return None
@@ -143,7 +169,8 @@ def _content_encoding(head: Head, value: bytes) -> Refusal | None:
             Reason.INVALID,
             "the content encoding must be gzip, deflate or identity, got "
             f"{_shown(value)}",
-            status=HTTPStatus.NOT_IMPLEMENTED,
+            status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            fields=b"accept-encoding: gzip, deflate\r\n",
         )
     head.encoding = encoding
     return None

@@ -43,6 +43,18 @@ class Journal:
             total_us=total_us,
         )
 
+    def unread(self, request_id: str, x_request_id: bytes, refusal: Refusal) -> None:
+        """Something was refused before it was a request of a model."""
+        if self._has_room():
+            self._log.info(
+                "request.failed",
+                request_id=request_id,
+                x_request_id=x_request_id.decode("latin-1"),
+                status=refusal.status,
+                reason=refusal.reason,
+                text=refusal.text,
+            )
+
     def crashed(self, error: Exception) -> None:
         """A fault of our own ended a request."""
         self._log.error("http.failed", exc_info=error)

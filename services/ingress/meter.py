@@ -55,6 +55,16 @@ class Meter:
         self._metrics.requests.labels(*labels, refusal.status, refusal.reason).inc()
         self._metrics.latency.labels(*labels).observe(total_us / _SECOND_US)
 
+    def unread(self, refusal: Refusal) -> None:
+        """What was refused named no model, or not to its end."""
+        self._metrics.requests.labels(
+            UNKNOWN,
+            UNKNOWN,
+            Priority.STANDARD.name.lower(),
+            refusal.status,
+            refusal.reason,
+        ).inc()
+
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._metrics.requests.labels(

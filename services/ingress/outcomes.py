@@ -49,6 +49,12 @@ class Outcomes:
         self._meter.refused(exchange, refusal, total_us)
         self._journal.refused(exchange, refusal, total_us)
 
+    def unread(self, request_id: str, x_request_id: bytes, refusal: Refusal) -> None:
+        """Something was refused that is no inference request, or none to the end of
+        its head."""
+        self._meter.unread(refusal)
+        self._journal.unread(request_id, x_request_id, refusal)
+
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._meter.cancelled(exchange)

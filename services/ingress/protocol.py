@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 import httptools
@@ -23,11 +24,11 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from headrace.domain import Reason
-from services.ingress.answers import error_body
+from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.exchange import Exchange
 from services.ingress.handler import Handler
-from services.ingress.head import read_target
-from services.ingress.refusal import refuse
+from services.ingress.head import read_target, read_x_request_id
+from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 
 __all__ = ["HotExchange", "InferenceProtocol"]
 
@@ -36,6 +37,7 @@ FRAMING_FACTOR_MAX = 2
 
 _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
+_HTTP_2 = b"PRI * HTTP/2"
 _BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -123,8 +125,8 @@ class InferenceProtocol(HttpToolsProtocol):
         self._in_head = True
         self._in_message = False
         self._deaf = False
-        self._parting: tuple[int, str] | None = None
-        """The refusal that follows the answers still to come."""
+        self._parting: Refusal | None = None
+        """What follows the answers still to come."""
 
     def connection_made(  # type: ignore[override] # as uvicorn's own
         self, transport: asyncio.Transport
@@ -133,7 +135,11 @@ class InferenceProtocol(HttpToolsProtocol):
         self.quiet_since_us = self.handler.clock.now_us()
         if len(self.connections) > self.handler.limits.connections_max:
             self._refuse_connection(
-                503, "this ingress has as many connections as it takes"
+                refuse(
+                    Reason.OVERLOADED,
+                    f"{self.handler.limits.connections_max} connections are open "
+                    "(connections_max)",
+                )
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -148,7 +154,7 @@ class InferenceProtocol(HttpToolsProtocol):
         """The client asks no more, and may still read: what is complete is answered
         before the connection ends. True keeps it open for that."""
         if self._in_message and not self._deaf:
-            self._refuse_connection(400, "the request ends before its end")
+            self._refuse_connection(_unreadable("the request ends before its end"))
         self._deaf = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
@@ -169,9 +175,12 @@ class InferenceProtocol(HttpToolsProtocol):
             self._deaf = True
         except httptools.HttpParserCallbackError as error:
             self.handler.outcomes.crashed(error)
-            self._refuse_connection(500, "an error of this server, see its log")
+            self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
         except httptools.HttpParserError as error:
-            self._refuse_connection(400, f"not a request of HTTP/1.1: {error}")
+            text = f"not a request of HTTP/1.1: {error}"
+            if data.startswith(_HTTP_2):
+                text = "this server speaks HTTP/1.1, neither HTTP/2 nor gRPC"
+            self._refuse_connection(_unreadable(text))
         else:
             self._await_the_rest()
 
@@ -185,7 +194,13 @@ class InferenceProtocol(HttpToolsProtocol):
             FRAMING_FACTOR_MAX * limits.http_body_bytes_max
         ):
             # Trailers and chunks of a byte each are no body, and have no end either.
-            self._refuse_connection(413, "the framing of the body is out of proportion")
+            self._refuse_connection(
+                refuse(
+                    Reason.TOO_LARGE,
+                    f"the body with its framing takes more than {FRAMING_FACTOR_MAX} "
+                    f"times {limits.http_body_bytes_max} bytes (http_body_bytes_max)",
+                )
+            )
         elif (
             isinstance(cycle, HotExchange)
             and cycle.body_timer is None
@@ -234,7 +249,9 @@ class InferenceProtocol(HttpToolsProtocol):
         elif any(name in _BODY_FIELDS for name, _ in self.headers):
             # The parser takes whatever follows such a head for the other protocol.
             self._refuse_connection(
-                400, "this server does not upgrade: send the request without upgrade"
+                _unreadable(
+                    "this server does not upgrade: send the request without upgrade"
+                )
             )
         else:
             self._to_asgi()
@@ -251,7 +268,9 @@ class InferenceProtocol(HttpToolsProtocol):
         try:
             super().on_headers_complete()
         except (httptools.HttpParserError, UnicodeDecodeError):
-            self._refuse_connection(400, "the target of the request is not a path")
+            self._refuse_connection(
+                _unreadable("the target of the request is not a path")
+            )
 
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
@@ -301,7 +320,7 @@ class InferenceProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._parting is not None:
-            self._part(*self._parting)
+            self._part(self._parting)
         else:
             self.quiet_since_us = self.handler.clock.now_us()
 
@@ -327,16 +346,20 @@ class InferenceProtocol(HttpToolsProtocol):
         )
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse_connection(400, msg)
+        self._refuse_connection(_unreadable(msg))
 
     def _refuse_head(self) -> None:
         self._refuse_connection(
-            431,
-            "the head of a request is limited to "
-            f"{self.handler.limits.http_header_bytes_max} bytes",
+            refuse(
+                Reason.TOO_LARGE,
+                "the head of a request is limited to "
+                f"{self.handler.limits.http_header_bytes_max} bytes "
+                "(http_header_bytes_max)",
+                status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            )
         )
 
-    def _refuse_connection(self, status: int, text: str) -> None:
+    def _refuse_connection(self, refusal: Refusal) -> None:
         """The bytes that come in cannot be read as requests any further."""
         self._deaf = True
         cycle = self.cycle
@@ -347,29 +370,32 @@ class InferenceProtocol(HttpToolsProtocol):
                 cycle.keep_alive = False
                 cycle.body_complete = True
                 self._stop_body_timer(cycle)
-                refusal = refuse(Reason.INVALID, text, status=status)
                 self.handler.refuse(cycle, refusal)
                 return
             else:
                 is_whole = True
             if self.pipeline and not is_whole:
                 self.pipeline.popleft()
-                self._parting = status, text
+                self._parting = refusal
                 return
             if is_whole:
                 # Its answer is still to come: nothing may pass it.
                 if cycle.keep_alive:
-                    self._parting = status, text
+                    self._parting = refusal
                 return
             cycle.keep_alive = False
-        self._part(status, text)
+        self._part(refusal)
 
-    def _part(self, status: int, text: str) -> None:
-        body = error_body(text)
+    def _part(self, refusal: Refusal) -> None:
+        request_id = self.handler.new_request_id()
+        x_request_id = read_x_request_id(self.headers) if self._in_message else b""
+        self.handler.outcomes.unread(request_id, x_request_id, refusal)
+        fields, body = refusal_answer(refusal)
         self.transport.write(
-            STATUS_LINE[status]
-            + b"content-type: application/json\r\nconnection: close\r\n"
-            + b"content-length: %d\r\n\r\n" % len(body)
+            STATUS_LINE[refusal.status]
+            + identity_fields(request_id, x_request_id)
+            + fields
+            + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             + body
         )
         self.transport.close()
@@ -379,3 +405,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if cycle.body_timer is not None:
             cycle.body_timer.cancel()
             cycle.body_timer = None
+
+
+def _unreadable(text: str) -> Refusal:
+    return refuse(Reason.INVALID, text)

@@ -8,7 +8,10 @@ import msgspec
 
 from headrace.domain import HTTP_STATUS, RETRY_AFTER, Reason
 
-__all__ = ["Refusal", "refuse"]
+__all__ = ["OWN_FAULT", "Refusal", "refuse"]
+
+OWN_FAULT = "an error of this server, see its log"
+"""All that a client is told of a fault of ours; its reason is ``crash``."""
 
 _AT_THE_DOOR = {
     Reason.EXPIRED: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -26,6 +29,8 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: Reason
     text: str
     retry_after_s: int | None
+    fields: bytes = b""
+    """More header lines, each with its CR LF."""
 
 
 def refuse(
@@ -35,6 +40,7 @@ def refuse(
     status: int | None = None,
     admitted: bool = False,
     retry_after_us: int | None = None,
+    fields: bytes = b"",
 ) -> Refusal:
     """The refusal for ``reason``. ``admitted``: the request had entered the log."""
     if status is None:
@@ -45,4 +51,4 @@ def refuse(
     if status in RETRY_AFTER:
         # Whole seconds is all that the header can say.
         retry_after_s = max(1, -(-(retry_after_us or 0) // _SECOND_US))
-    return Refusal(status, reason, text, retry_after_s)
+    return Refusal(status, reason, text, retry_after_s, fields)

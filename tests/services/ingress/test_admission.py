@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from headrace.domain import Load, Price, Reason
 from headrace.wire import Role
+from services.ingress.handler import CHECKED_BYTES_MAX
 from tests.services.ingress.world import BODY, World
 
 MS = 1_000
@@ -90,3 +93,86 @@ def test_a_loop_that_is_late_refuses_short_limits() -> None:
     assert refusal is not None
     assert refusal.reason == Reason.OVERLOADED
     assert "behind" in refusal.text
+
+
+TOO_MANY_ROWS = json.dumps(
+    {"inputs": [{"name": "X", "shape": [9, 4], "datatype": "FP32", "data": [1] * 36}]}
+).encode()
+
+
+def length(size: int) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % size
+
+
+def test_what_no_retry_mends_is_told_before_the_load() -> None:
+    world = World()
+    world.beat(Role.BATCH_FORMER, load=a_load(90))
+    asked = LIMIT, STANDARD, length(len(TOO_MANY_ROWS))
+
+    exchange = world.ask(*asked, body=TOO_MANY_ROWS)
+
+    assert (exchange.status, exchange.reason) == (400, "invalid")
+    assert b"9 rows" in exchange.body
+    valid = world.ask(LIMIT, STANDARD, length(len(BODY)))
+    assert (valid.status, valid.reason) == (503, "overloaded")
+    assert world.records() == []
+
+
+def test_under_load_a_long_body_is_not_looked_at() -> None:
+    world = World()
+    world.beat(Role.BATCH_FORMER, load=a_load(90))
+
+    exchange = world.begin(LIMIT, STANDARD, length(CHECKED_BYTES_MAX + 1))
+
+    assert exchange.refusal is not None
+    assert exchange.refusal.reason == Reason.OVERLOADED
+
+
+def test_an_ingress_that_is_late_itself_looks_at_no_body_in_vain() -> None:
+    world = World()
+    world.beat(Role.BATCH_FORMER, load=a_load(90))
+    world.handler.tick()
+    world.clock.advance(15 * MS)
+    world.handler.tick()
+
+    exchange = world.ask(
+        LIMIT, STANDARD, length(len(TOO_MANY_ROWS)), body=TOO_MANY_ROWS
+    )
+
+    assert (exchange.status, exchange.reason) == (503, "overloaded")
+
+
+BAD_PRIORITY = (b"headrace-priority", b"urgent")
+BAD_TIMEOUT = (b"headrace-timeout-ms", b"soon")
+
+
+@pytest.mark.parametrize(
+    ("headers", "parameters", "told"),
+    [
+        ([BAD_PRIORITY], {"priority": 1}, None),
+        ([BAD_TIMEOUT], {"timeout": 2_000_000}, None),
+        ([LIMIT, LIMIT], {"timeout": 2_000_000}, None),
+        ([BAD_PRIORITY, BAD_TIMEOUT], {"priority": "bulk", "timeout": 900_000}, None),
+        ([BAD_PRIORITY], {}, "headrace-priority"),
+        ([BAD_TIMEOUT], {}, "headrace-timeout-ms"),
+        ([BAD_PRIORITY], {"timeout": 2_000_000}, "headrace-priority"),
+        ([BAD_TIMEOUT], {"priority": 1}, "headrace-timeout-ms"),
+        ([BAD_PRIORITY], {"priority": 0}, "headrace-priority"),
+        ([BAD_TIMEOUT], {"timeout": 0}, "headrace-timeout-ms"),
+        ([BAD_PRIORITY], {"priority": 9}, "parameter priority"),
+    ],
+)
+def test_a_wrong_header_counts_as_little_as_a_right_one_where_the_body_speaks(
+    headers: list[tuple[bytes, bytes]], parameters: dict[str, object], told: str | None
+) -> None:
+    world = World()
+    body = json.dumps(json.loads(BODY) | {"parameters": parameters}).encode()
+
+    exchange = world.ask(*headers, body=body)
+
+    if told is None:
+        assert (exchange.status, len(world.records())) == (None, 1)
+    else:
+        assert exchange.status == 400
+        assert told in json.loads(exchange.body)["error"]
+        assert world.records() == []

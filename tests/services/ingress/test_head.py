@@ -4,6 +4,7 @@ import pytest
 
 from headrace.domain import Priority
 from services.ingress.head import Target, read_head, read_target
+from services.ingress.refusal import Refusal
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,11 @@ from services.ingress.head import Target, read_head, read_target
         (b"/v2/models/m/versions/3/infer", Target("m", "3")),
         (b"/v2/models/m%2fx/infer", Target("m%2fx", "")),
         (b"/v2/models//infer", None),
+        (b"/v2/models//versions/1/infer", None),
+        (b"/v2/models/m/versions//infer", None),
+        (b"/v2/models/m//infer", None),
+        (b"/v2/models/m/infer/", None),
+        (b"//v2/models/m/infer", None),
         (b"/v2/models/m/x/infer", None),
         (b"/v2/models/a/../../b/infer", None),
         (b"/v2/models/m/versions/3/4/infer", None),
@@ -36,9 +42,8 @@ def test_a_target_is_read_as_it_stands(path: bytes, target: Target | None) -> No
 def test_a_header_given_twice_is_a_fault_even_when_equal(name: bytes) -> None:
     value = {b"content-encoding": b"gzip", b"headrace-priority": b"bulk"}.get(name)
     once = (name, value or b"1")
-    assert read_head([once]).fault is None
-    fault = read_head([once, once]).fault
-    assert fault is not None
+    assert faults([once]) == []
+    (fault,) = faults([once, once])
     assert (fault.status, fault.text) == (
         400,
         f"the header {name.decode()} is given twice",
@@ -48,14 +53,36 @@ def test_a_header_given_twice_is_a_fault_even_when_equal(name: bytes) -> None:
 def test_the_first_fault_is_told_and_the_rest_is_read_on() -> None:
     head = read_head(
         [
-            (b"headrace-timeout-ms", b"soon"),
-            (b"headrace-priority", b"urgent"),
+            (b"headrace-tenant", b"a.b"),
+            (b"content-encoding", b"br"),
             (b"x-request-id", b"theirs"),
         ]
     )
     assert head.fault is not None
-    assert "headrace-timeout-ms" in head.fault.text
+    assert "headrace-tenant" in head.fault.text
     assert head.x_request_id == b"theirs"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"headrace-timeout-ms", b"soon"), (b"headrace-timeout-ms", b"5")],
+        [(b"headrace-priority", b"urgent"), (b"headrace-priority", b"bulk")],
+    ],
+)
+def test_a_wrong_value_is_no_value_whatever_follows(
+    headers: list[tuple[bytes, bytes]],
+) -> None:
+    head = read_head(headers)
+    assert (head.priority, head.timeout_us, head.fault) == (None, 0, None)
+    (fault,) = faults(headers)
+    assert repr(headers[0][1].decode()) in fault.text
+
+
+def faults(headers: list[tuple[bytes, bytes]]) -> list[Refusal]:
+    head = read_head(headers)
+    found = (head.fault, head.priority_fault, head.timeout_fault)
+    return [fault for fault in found if fault is not None]
 
 
 def test_defaults() -> None:

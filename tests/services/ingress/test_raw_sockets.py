@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from headrace.domain import Reason
 from tests.services.ingress.pipeline import IngressProcess, Pipeline
 
 pytestmark = pytest.mark.kafka
@@ -28,6 +29,17 @@ class Answer(NamedTuple):
     def error(self) -> str:
         (text,) = json.loads(self.body).values()
         return str(text)
+
+
+def check_head(answer: Answer) -> None:
+    """What the head of every answer says, whoever made it."""
+    status, headers, _ = answer
+    if status == 100:
+        return
+    assert len(bytes.fromhex(headers["headrace-request-id"])) == 16
+    assert (status == 200) == ("headrace-reason" not in headers)
+    assert status == 200 or headers["headrace-reason"] in set(Reason)
+    assert ("retry-after" in headers) == (status in {429, 503})
 
 
 class Connection:
@@ -48,7 +60,9 @@ class Connection:
             name, _, value = field.decode().partition(": ")
             headers[name.lower()] = value
         size = int(headers.get("content-length", 0)) if with_body else 0
-        return Answer(int(line.split()[1]), headers, self._file.read(size))
+        answer = Answer(int(line.split()[1]), headers, self._file.read(size))
+        check_head(answer)
+        return answer
 
     def is_closed(self) -> bool:
         """Whether the server ends the connection within five seconds."""
@@ -404,6 +418,12 @@ def test_a_connection_is_kept_as_the_client_asks(ingress: IngressProcess) -> Non
         ("echo", "1%2f..%2f1"),
         ("echo%2f", None),
         ("e%63ho", None),
+        ("", None),
+        ("echo/", None),
+        ("echo", ""),
+        ("echo", "1/"),
+        ("echo", "%31"),
+        ("", "1"),
     ],
 )
 def test_a_name_that_is_no_name_is_not_found(
