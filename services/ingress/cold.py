@@ -67,16 +67,7 @@ def cold_app(
 ) -> ASGIApp:
     """The ASGI application behind uvicorn. ``probe`` answers ``/livez``, ``/readyz``
     and ``/metrics`` with status, content type and body."""
-    pages = _Pages(fleet, statistics, health)
-
-    async def probed(request: Request) -> Response:
-        path = request.url.path
-        status, content_type, body = probe(path)
-        response = Response(body, status, media_type=content_type)
-        if status != HTTPStatus.OK:
-            response.raw_headers += header_list(refusal_fields(pages.unwell(path)))
-        return response
-
+    pages = _Pages(fleet, statistics, health, probe)
     infer = InferenceApp(handler)
     routes = [
         Route("/v2/health/live", pages.live),
@@ -97,7 +88,7 @@ def cold_app(
         Route(_MODEL + "/infer", infer, methods=["POST"]),
         Route(_VERSION + "/infer", infer, methods=["POST"]),
         *(Route(path, _unsupported, methods=["GET", "POST"]) for path in _UNSUPPORTED),
-        *(Route(path, probed) for path in ("/livez", "/readyz", "/metrics")),
+        *(Route(path, pages.probed) for path in ("/livez", "/readyz", "/metrics")),
     ]
 
     async def failed(request: Request, error: Exception) -> Response:
@@ -156,14 +147,29 @@ class _Edge:
 class _Pages:
     """The answers that are made from what this process knows."""
 
-    def __init__(self, fleet: Fleet, statistics: Statistics, health: Health) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        statistics: Statistics,
+        health: Health,
+        probe: Callable[[str], tuple[int, str, bytes]],
+    ) -> None:
         self._fleet = fleet
         self._statistics = statistics
         self._health = health
+        self._probe = probe
+
+    async def probed(self, request: Request) -> Response:
+        path = request.url.path
+        status, content_type, body = self._probe(path)
+        response = Response(body, status, media_type=content_type)
+        if status != HTTPStatus.OK:
+            response.raw_headers += header_list(refusal_fields(self._unwell(path)))
+        return response
 
     async def live(self, _request: Request) -> Response:
         why_not = self._health.why_not_alive()
-        refusal = self.unwell("/livez") if why_not else None
+        refusal = self._unwell("/livez") if why_not else None
         return _json({"live": why_not is None}, refusal)
 
     async def ready(self, _request: Request) -> Response:
@@ -171,9 +177,9 @@ class _Pages:
         if why_not is None:
             return _json({"ready": True, "live": True})
         content = {"ready": False, "live": True, "error": why_not}
-        return _json(content, self.unwell("/readyz"))
+        return _json(content, self._unwell("/readyz"))
 
-    def unwell(self, path: str) -> Refusal:
+    def _unwell(self, path: str) -> Refusal:
         """The head of what a probe answers that fails."""
         if path == "/livez":
             reason = Reason.OVERLOADED
