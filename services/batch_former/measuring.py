@@ -74,8 +74,8 @@ class Measuring:
         metrics.batch_wait.labels(model, version).observe((now_us - oldest_us) / 1e6)
         metrics.padded_rows.labels(model, version).inc(dispatch.padded_rows - rows)
         for request in requests:
-            if request.attempt > 1 or request.alone:
-                why = "alone" if request.alone else "again"
+            if request.attempt > 1 or request.group:
+                why = "split" if request.group else "again"
                 metrics.retries.labels(model, why).inc()
         self._log.debug(
             "batch.dispatched",

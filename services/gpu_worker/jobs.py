@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.delivery.worker_events import ALL_OK, Outcome
-from headrace.domain import MemberStatus, Reason
+from headrace.domain import MemberStatus, Reason, Setback
 from headrace.errors import RequestError
 from headrace.runtime import (
     Array,
@@ -21,9 +21,6 @@ from headrace.runtime import (
 from headrace.wire import Batch
 
 __all__ = ["Job", "Runnable"]
-
-OUT_OF_MEMORY = "oom"
-RUN_LIMIT = "run_limit"
 
 
 class Runnable:
@@ -75,7 +72,7 @@ class Job:
         except MemberFault as fault:
             self._single_out(fault.member, str(fault))
         except RequestError as error:
-            self._fail(Reason.POISON, str(error))
+            self._input_failed(str(error))
 
     def run(self) -> None:
         """Run on the session. Afterwards ``outcomes`` is known."""
@@ -96,7 +93,7 @@ class Job:
                 self.runnable.layout, self._arrays, self.batch.rows, self.batch.lengths
             )
         except Misfit as misfit:
-            self._fail(Reason.MODEL_ERROR, str(misfit))
+            self._set_back(Setback.MODEL_ERROR, str(misfit))
         else:
             self.outcomes = self._sizes_checked(payload_bytes_max)
         self._arrays = []
@@ -126,30 +123,29 @@ class Job:
     def _run_failed(self, failed: RunFailed) -> None:
         match failed.kind:
             case FailureKind.INPUT:
-                self._fail(Reason.POISON, str(failed))
+                self._input_failed(str(failed))
             case FailureKind.MODEL:
-                self._fail(Reason.MODEL_ERROR, str(failed))
+                self._set_back(Setback.MODEL_ERROR, str(failed))
             case FailureKind.MEMORY:
-                self._fail(Reason.MODEL_ERROR, str(failed), together=OUT_OF_MEMORY)
+                self._set_back(Setback.OOM, str(failed))
             case FailureKind.STOPPED:
                 text = "the run took longer than its limit and was stopped"
-                self._fail(Reason.MODEL_ERROR, text, together=RUN_LIMIT)
+                self._set_back(Setback.RUN_LIMIT, text)
 
-    def _fail(
-        self, alone: Reason, text: str, *, together: str = Reason.MODEL_ERROR
-    ) -> None:
-        """A member that rode alone caused it; of several nobody knows which did, so
-        that they are to run alone."""
-        self.outcomes = (
-            (Outcome(MemberStatus.FINAL, alone, text),)
-            if self.members == 1
-            else (Outcome(MemberStatus.RETRY, together, text),)
-        )
+    def _input_failed(self, text: str) -> None:
+        """A member that rode alone caused it; of several nobody knows which did."""
+        if self.members == 1:
+            self.outcomes = (Outcome(MemberStatus.FINAL, Reason.POISON, text),)
+        else:
+            self._set_back(Setback.MODEL_ERROR, text)
+
+    def _set_back(self, why: Setback, text: str) -> None:
+        self.outcomes = (Outcome(MemberStatus.RETRY, why, text),)
 
     def _single_out(self, member: int, text: str) -> None:
         others = "a neighbour's input could not be read"
         outcomes = [
-            Outcome(MemberStatus.RETRY, Reason.MODEL_ERROR, others)
+            Outcome(MemberStatus.RETRY, Setback.NEIGHBOUR, others)
         ] * self.members
         outcomes[member] = Outcome(MemberStatus.FINAL, Reason.POISON, text)
         self.outcomes = tuple(outcomes)

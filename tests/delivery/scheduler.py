@@ -25,8 +25,8 @@ __all__ = ["FifoScheduler", "Watched"]
 
 
 class FifoScheduler:
-    """Decides on ticks alone, as the product's policy does. A request that must run
-    alone gets a batch of its own; a slot to avoid is avoided where another is free."""
+    """Decides on ticks alone, as the product's policy does. A group keeps to
+    itself; a slot to avoid is avoided where another is free."""
 
     def __init__(
         self, batch_ids: Iterator[str], *, batch_max: int = 4, p99_us: int = 20_000
@@ -79,7 +79,7 @@ class FifoScheduler:
             level = self._slot_for(head)
             if level is None:
                 continue
-            members = [head] if head.alone else self._companions(head)
+            members = self._companions(head)
             for member in members:
                 del self.queue[member.key]
             self.slots[level.slot] = msgspec.structs.replace(
@@ -98,12 +98,11 @@ class FifoScheduler:
         return None
 
     def _companions(self, head: Request) -> list[Request]:
-        group = (head.model, head.version, head.shape)
+        group = (head.model, head.version, head.shape, head.group)
         same = [
             request
             for request in self.queue.values()
-            if (request.model, request.version, request.shape) == group
-            and not request.alone
+            if (request.model, request.version, request.shape, request.group) == group
         ]
         return same[: self._batch_max]
 

@@ -56,7 +56,7 @@ def exhaust(desk: Desk, request: Request) -> list[Decision]:
     for _ in range(5):
         while not batches_in(said):
             said = desk.let_pass(100 * MS)
-        said = desk.done(batches_in(said)[0], RETRY, "device")
+        said = desk.done(batches_in(said)[0], RETRY, "model_unavailable")
         if any(isinstance(each, WriteReplies | WriteDeadLetters) for each in said):
             break
     return said

@@ -30,6 +30,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_version(folder, "addsub", "1", graphs.addsub())
     put_version(folder, "rowmean", "1", graphs.rowmean())
     put_version(folder, "lookup", "1", graphs.lookup(), "max_batch = 8\n")
+    put_version(folder, "lookup32", "1", graphs.lookup(), "max_batch = 32\n")
     put_version(folder, "log", "1", graphs.log())
     put_version(folder, "perceptron", "1", graphs.perceptron())
     put_version(folder, "embedding", "1", graphs.embedding(), PADDING)
@@ -43,6 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "batch_axis = { x = 1, y = 0 }\n",
     )
     put_version(folder, "refused", "1", zoo.refused_unknown_op())
+    put_simulated(folder, "blocker", "1", alpha_ms=800)
     put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)
     put_simulated(folder, "quick", "1", alpha_ms=20, beta_ms=0.1)
     digits.train(folder / "digits_mlp" / "1" / "model.onnx")

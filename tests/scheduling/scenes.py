@@ -67,7 +67,7 @@ def a_request(
     tenant: str = "default",
     at_us: int = 0,
     limit_us: int | None = 1000 * MS,
-    alone: bool = False,
+    group: str = "",
     avoid: int | None = None,
     size_bytes: int = 4,
 ) -> Request:
@@ -88,7 +88,7 @@ def a_request(
         source=Source("requests", 0, 0),
         tensors=(),
         size_bytes=size_bytes,
-        alone=alone,
+        group=group,
         avoid=avoid,
     )
 

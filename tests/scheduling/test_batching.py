@@ -168,15 +168,20 @@ def test_a_retried_request_avoids_its_first_worker_where_another_is_idle() -> No
     assert dispatch.slot == 1
 
 
-def test_a_request_that_must_run_alone_does() -> None:
+def test_a_group_keeps_to_itself() -> None:
     desk = Desk(slots=2)
-    desk.arrive(a_request(key="a", alone=True), a_request(key="b"), a_request(key="c"))
+    desk.arrive(
+        a_request(key="a", group="g"),
+        a_request(key="b"),
+        a_request(key="c"),
+        a_request(key="d", group="g", priority=Priority.BULK, limit_us=None),
+    )
 
     batches = dispatches(desk.tick())
 
-    assert sorted(keys(dispatch) for dispatch in batches) == [["a"], ["b", "c"]]
-    alone = next(dispatch for dispatch in batches if keys(dispatch) == ["a"])
-    assert alone.reason == ReleaseReason.ALONE
+    assert sorted(sorted(keys(each)) for each in batches) == [["a", "d"], ["b", "c"]]
+    group = next(dispatch for dispatch in batches if "a" in keys(dispatch))
+    assert group.reason == ReleaseReason.ALONE
 
 
 def test_the_earliest_deadline_leaves_first() -> None:

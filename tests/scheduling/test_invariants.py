@@ -79,7 +79,7 @@ class Scheduling(RuleBasedStateMachine):
         tenant=st.sampled_from(["t", "u", "v"]),
         limit_us=LIMITS_US,
         size_bytes=st.integers(1, 12),
-        alone=st.sampled_from([False, False, False, True]),
+        group=st.sampled_from(["", "", "", "g", "h"]),
     )
     def arrive(  # noqa: PLR0917 - drawn by name
         self,
@@ -90,7 +90,7 @@ class Scheduling(RuleBasedStateMachine):
         tenant: str,
         limit_us: int,
         size_bytes: int,
-        alone: bool,  # noqa: FBT001 - drawn by name
+        group: str,
     ) -> None:
         request = a_request(
             key=f"{len(self.admitted):04}",
@@ -102,7 +102,7 @@ class Scheduling(RuleBasedStateMachine):
             at_us=self.now_us,
             limit_us=None if priority == Priority.BULK else limit_us,
             size_bytes=size_bytes,
-            alone=alone,
+            group=group,
         )
         self.admitted[request.key] = request
         self.queued.add(request.key)
@@ -179,10 +179,12 @@ class Scheduling(RuleBasedStateMachine):
         assert dispatch.slot in self.usable & served.ready_slots
         assert len(self.desk.held[dispatch.slot]) < 2
         # I3: one key, within the limits.
-        assert len({(each.model, each.version, each.shape) for each in requests}) == 1
+        keyed = {
+            (each.model, each.version, each.shape, each.group) for each in requests
+        }
+        assert len(keyed) == 1
         assert rows <= served.max_batch
         assert len(keys) == 1 or sum(each.size_bytes for each in requests) <= 10
-        assert not any(request.alone for request in requests) or len(requests) == 1
         # I4: no certain loss, by run times that some run has confirmed of late.
         ran_us = self.ran_us.get((requests[0].model, requests[0].shape), 0)
         for request in requests:
@@ -223,9 +225,9 @@ class Scheduling(RuleBasedStateMachine):
     def check_queues(self) -> None:
         """I22: no tenant has more online requests in a queue than its limit."""
         waiting = Counter(
-            (request.model, request.shape, request.tenant)
+            (request.model, request.shape, request.group, request.tenant)
             for request in map(self.admitted.__getitem__, self.queued)
-            if request.deadline_us is not None and not request.alone
+            if request.deadline_us is not None
         )
         assert max(waiting.values(), default=0) <= QUEUE_MAX
 

@@ -31,7 +31,7 @@ def test_the_faster_of_two_idle_workers_is_sent_to() -> None:
 def test_a_slow_worker_is_expected_to_be_slow() -> None:
     desk = Desk(slots=2)
     now_us = learned(desk, {0: 6, 1: 2})
-    desk.arrive(*(a_request(at_us=now_us, alone=True) for _ in range(2)))
+    desk.arrive(*(a_request(at_us=now_us, group=group) for group in "ab"))
 
     expected_us = {
         dispatch.slot: dispatch.predicted_us for dispatch in desk.tick(now_us)

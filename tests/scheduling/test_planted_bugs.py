@@ -103,9 +103,9 @@ BUGS = [
         "count > self._settings.queue_requests_max",
     ),
     Bug(
-        "a request that must run alone does not",
+        "a group does not keep to itself",
         "backlog.py",
-        "        if request.alone:\n",
+        "        if request.group:\n",
         "        if False:\n",
     ),
     Bug(

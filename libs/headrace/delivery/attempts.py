@@ -3,13 +3,20 @@ the end of a run.
 
 A failed attempt counts unless nothing was tried: a batch that came too late, or that
 never reached a worker's hands, is no attempt, and neither is the failure of a batch as
-a whole, which says nothing about any one member. After that each member runs alone
-once, so that its second failure is its own.
+a whole, which says nothing about any one member. Its halves run apart from now on, and
+theirs, until who fails is alone: of 32 members one is found in 10 more runs, and a
+member runs at most as often as its batch can be halved.
+
+Whoever was on board of two workers that were lost is suspected of it and runs alone,
+once even beyond its attempts, so that a killer takes no company with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +25,7 @@ from headrace.delivery.limits import LaneLimits
 from headrace.delivery.verdicts import Verdicts
 from headrace.domain import (
     Arrived,
+    Done,
     DoneMember,
     MemberStatus,
     Priority,
@@ -26,17 +34,37 @@ from headrace.domain import (
     Scheduler,
     SchedulerDecision,
     ServedVersion,
+    Setback,
     Source,
     VersionChanged,
     Withdrawn,
 )
 from headrace.domain import Event as SchedulerEvent
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "Failed", "Toll"]
 
-LATE = "late"
-WHOLE_BATCH = frozenset({"model_error", "oom"})
-"""Reasons that a worker can give for the whole batch alone."""
+NOT_TRIED = frozenset({Setback.LATE, Setback.NEIGHBOUR, Setback.HANDED_BACK})
+WHOLE_BATCH = frozenset({Setback.MODEL_ERROR, Setback.OOM})
+"""Setbacks that say nothing about any one member."""
+ENDED_WORKER = frozenset({Setback.RUN_LIMIT, Setback.DEVICE})
+LOSSES_TO_SUSPECT = 2
+
+
+class Toll(Enum):
+    """What another run of a request costs it."""
+
+    NOTHING = 0
+    """It was not tried, or its batch failed as a whole."""
+    ATTEMPT = 1
+    WORKER = 2
+    """An attempt, and the worker ended or fell silent with it on board."""
+
+
+class Failed(NamedTuple):
+    """A member that flies in a batch which is done, without a result for it."""
+
+    entry: Entry
+    member: DoneMember
 
 
 class Attempts:
@@ -125,12 +153,15 @@ class Attempts:
         else:
             self.tell(Arrived(request), now_us)
 
-    def fly(self, entry: Entry, batch: str, now_us: int) -> None:
+    def fly(
+        self, entry: Entry, batch: str, now_us: int, *, is_alone: bool = False
+    ) -> None:
         """The scheduler dispatched it."""
         if entry.first_flight_us is None:
             entry.first_flight_us = now_us
         entry.state = EntryState.FLYING
         entry.batch = batch
+        entry.is_alone = is_alone
 
     def adopt(self, entry: Entry, batch: str, now_us: int) -> None:
         """It flies already, in a predecessor's batch; the report may have come after
@@ -160,33 +191,62 @@ class Attempts:
             self.tell(Withdrawn(entry.request.key), now_us)
         entry.state = EntryState.SETTLED
 
-    def run_failed(
+    def run_failed(self, done: Done, failed: Sequence[Failed], now_us: int) -> None:
+        """What a batch that is done leaves to decide."""
+        blamed = []
+        for each in failed:
+            entry, member = each
+            if member.status is MemberStatus.FINAL:
+                self._verdicts.fail(entry, _reason(member.reason), member.text)
+            elif member.status is MemberStatus.UNACKED:
+                self.retry(entry, now_us, why=member.text)
+            elif member.reason in NOT_TRIED:
+                self.retry(entry, now_us, Toll.NOTHING)
+            elif member.reason in WHOLE_BATCH:
+                blamed.append(each)
+            else:
+                ended = member.reason in ENDED_WORKER
+                toll = Toll.WORKER if ended else Toll.ATTEMPT
+                self.retry(entry, now_us, toll, avoid=done.slot, why=member.text)
+        if len(done.members) == 1:
+            for entry, member in blamed:
+                self._failed_alone(entry, member, done.slot, now_us)
+        else:
+            self._split(done, blamed, now_us)
+
+    def _split(self, done: Done, blamed: Sequence[Failed], now_us: int) -> None:
+        middle = len(blamed) // 2
+        for half, part in enumerate((blamed[:middle], blamed[middle:])):
+            for entry, member in part:
+                entry.has_failed |= member.reason == Setback.MODEL_ERROR
+                self.retry(
+                    entry,
+                    now_us,
+                    Toll.NOTHING,
+                    group=f"{done.batch}.{half}",
+                    avoid=done.slot,
+                )
+
+    def _failed_alone(
         self, entry: Entry, member: DoneMember, slot: int, now_us: int
     ) -> None:
-        """The batch that it flies in is done, without a result for it."""
-        request = entry.request
-        if member.status is MemberStatus.FINAL:
-            self._verdicts.fail(entry, _reason(member.reason), member.text)
-        elif member.status is MemberStatus.RETRY and member.reason == LATE:
-            self.retry(entry, now_us, is_counted=False)
-        elif member.status is MemberStatus.RETRY and member.reason in WHOLE_BATCH:
-            if not request.alone:
-                self.retry(entry, now_us, is_counted=False, alone=True)
-            elif member.reason == Reason.MODEL_ERROR:
-                self._verdicts.fail(entry, Reason.MODEL_ERROR, member.text)
-            else:
-                self.retry(entry, now_us, avoid=slot, why=member.text)
-        else:
-            avoid = None if member.status is MemberStatus.UNACKED else slot
-            self.retry(entry, now_us, avoid=avoid, why=member.text)
+        """Nobody else was there to blame but the worker: it has a second try, unless
+        it failed in company before."""
+        bulk = entry.request.priority is Priority.BULK
+        is_last = entry.request.attempt >= self._limits.attempts_max(bulk=bulk)
+        if member.reason == Setback.MODEL_ERROR and (entry.has_failed or is_last):
+            self._verdicts.fail(entry, Reason.MODEL_ERROR, member.text)
+            return
+        entry.has_failed |= member.reason == Setback.MODEL_ERROR
+        self.retry(entry, now_us, avoid=slot, why=member.text)
 
     def retry(
         self,
         entry: Entry,
         now_us: int,
+        toll: Toll = Toll.ATTEMPT,
         *,
-        is_counted: bool = True,
-        alone: bool = False,
+        group: str = "",
         avoid: int | None = None,
         why: str = "its worker was lost",
     ) -> None:
@@ -198,19 +258,26 @@ class Attempts:
         assert entry.state is EntryState.FLYING
         request = entry.request
         bulk = request.priority is Priority.BULK
-        attempt = request.attempt + is_counted
-        if attempt > self._limits.attempts_max(bulk=bulk):
+        attempt = request.attempt + (toll is not Toll.NOTHING)
+        is_lost = toll is Toll.WORKER
+        entry.losses += is_lost
+        entry.suspect |= entry.losses >= LOSSES_TO_SUSPECT
+        may_be_cleared = is_lost and entry.suspect and not entry.is_alone
+        is_last = attempt > self._limits.attempts_max(bulk=bulk) and not may_be_cleared
+        if is_last or entry.losses >= self._limits.losses_max:
+            killed = is_lost and entry.suspect
+            reason = Reason.CRASH if killed else Reason.ATTEMPTS_EXHAUSTED
             text = f"{request.attempt} attempts failed, the last one because {why}"
-            self._verdicts.fail(entry, Reason.ATTEMPTS_EXHAUSTED, text)
+            self._verdicts.fail(entry, reason, text)
             return
         entry.request = msgspec.structs.replace(
             request,
             attempt=attempt,
-            alone=alone or request.alone or entry.suspect,
+            group=request.key if entry.suspect else group or request.group,
             avoid=avoid,
         )
         self.put_back(entry)
-        if bulk and is_counted:
+        if bulk and toll is not Toll.NOTHING:
             self._back_off(entry, now_us)
         else:
             self.enqueue(entry, now_us)
@@ -223,8 +290,9 @@ class Attempts:
         """The worker that had it on board ended by a signal of its own making: from
         now on it runs alone, so that a killer fails alone."""
         entry.suspect = True
-        if entry.state is EntryState.QUEUED and not entry.request.alone:
-            entry.request = msgspec.structs.replace(entry.request, alone=True)
+        key = entry.request.key
+        if entry.state is EntryState.QUEUED and entry.request.group != key:
+            entry.request = msgspec.structs.replace(entry.request, group=key)
             if self._is_open and not self._is_backing_off(entry):
                 self.tell(Withdrawn(entry.request.key), now_us)
                 self.enqueue(entry, now_us)

@@ -37,7 +37,10 @@ class Entry:
     __slots__ = (
         "batch",
         "first_flight_us",
+        "has_failed",
+        "is_alone",
         "is_overdue",
+        "losses",
         "request",
         "sources",
         "state",
@@ -54,8 +57,18 @@ class Entry:
         self.is_overdue = False
         """It had expired before it was read (D2)."""
 
+        self.is_alone = False
+        """Nobody else is in its newest batch."""
+
+        self.has_failed = False
+        """A batch with it on board failed as a whole."""
+
+        self.losses = 0
+        """Workers that were lost with it on board."""
+
         self.suspect = False
-        """Its next attempt runs alone: a worker crashed with it on board."""
+        """Its next attempt runs alone: a worker crashed with it on board, or two were
+        lost."""
 
         self.writes_left = 0
         """Records that must be acked before a verdict is settled."""

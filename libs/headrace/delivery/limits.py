@@ -60,6 +60,10 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     attempts_bulk: PositiveInt = 5
     """Most runs by one owner of the lane; then the request ends with an error."""
 
+    losses_max: PositiveInt = 3
+    """Workers lost with a request on board, by one owner; then it ends with the reason
+    ``crash`` and a dead letter, whatever attempts it has left."""
+
     backoff_us: PositiveInt = 250_000
     backoff_max_us: PositiveInt = 10_000_000
     """Bulk waits ``backoff`` times 2, 4, 8 … before its next attempt."""

@@ -20,6 +20,11 @@ class Flight:
 
     __slots__ = ("batch", "is_lapsed", "lease_at_us", "members", "p99_us")
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it runs alone since its worker may be lost by it."""
+        return len(self.members) == 1 and self.members[0].suspect
+
     def __init__(self, batch: str, members: list[Entry], p99_us: int) -> None:
         self.batch = batch
         self.members = members

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.delivery.attempts import Attempts
+from headrace.delivery.attempts import Attempts, Failed, Toll
 from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
 from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
 from headrace.delivery.ledger import Entry, EntryState, Ledger
@@ -103,13 +103,16 @@ class Slots:
             if slot.held.pop(done.batch, None) is not None:
                 run_us = done.run_us or None
                 self._attempts.tell(BatchEnded(done.batch, done.slot, run_us), now_us)
+        failed = []
         for member in done.members:
             if member.status is MemberStatus.OK:
                 self._attempts.settle_at(member.source, offset, now_us)
                 continue
             entry = self._ledger.at(member.source)
             if counts and entry is not None and entry.flies_in(done.batch):
-                self._attempts.run_failed(entry, member, done.slot, now_us)
+                failed.append(Failed(entry, member))
+        if failed:
+            self._attempts.run_failed(done, failed, now_us)
 
     def left(self, number: int, incarnation: int, now_us: int) -> None:
         """The process finished what it had taken and is gone; also when it refused
@@ -122,7 +125,7 @@ class Slots:
         slot.is_usable = slot.must_ask = False
         slot.has_left = True
         # What it did not take it has not tried.
-        self._lose_all(slot, now_us, is_counted=False)
+        self._lose_all(slot, now_us, Toll.NOTHING)
 
     def refused_cap(self, number: int, incarnation: int, now_us: int) -> None:
         """The worker holds more than we believed: ask what."""
@@ -197,7 +200,8 @@ class Slots:
                 return False
             members.append(entry)
         for entry in members:
-            self._attempts.fly(entry, dispatch.batch, now_us)
+            is_alone = len(members) == 1
+            self._attempts.fly(entry, dispatch.batch, now_us, is_alone=is_alone)
         p99_us = dispatch.predicted_p99_us or self._limits.run_unknown_us
         flight = Flight(dispatch.batch, members, p99_us)
         slot.held[dispatch.batch] = flight
@@ -322,6 +326,8 @@ class Slots:
     def _credits_free(self, slot: Slot) -> int:
         if not slot.is_usable or slot.is_draining or not self._is_heard(slot):
             return 0
+        if any(flight.is_suspect for flight in slot.held.values()):
+            return 0  # whoever lay behind a killer would be suspected with it
         return max(0, self._limits.cap - len(slot.held))
 
     def _replace(
@@ -338,26 +344,24 @@ class Slots:
                 self._attempts.crashed(entry, now_us)
         self._lose_all(slot, now_us)
 
-    def _lose_all(self, slot: Slot, now_us: int, *, is_counted: bool = True) -> None:
+    def _lose_all(self, slot: Slot, now_us: int, toll: Toll = Toll.WORKER) -> None:
         held, slot.held = slot.held, {}
         for flight in held.values():
-            self._lose(slot, flight, now_us, is_counted=is_counted)
+            self._lose(slot, flight, now_us, toll)
 
     def _lose(
-        self, slot: Slot, flight: Flight, now_us: int, *, is_counted: bool = True
+        self, slot: Slot, flight: Flight, now_us: int, toll: Toll = Toll.WORKER
     ) -> None:
         """The batch is no longer there."""
         self._attempts.tell(BatchEnded(flight.batch, slot.number, None), now_us)
-        self._retry(slot, flight, now_us, is_counted=is_counted)
+        self._retry(slot, flight, now_us, toll)
 
     def _retry(
-        self, slot: Slot, flight: Flight, now_us: int, *, is_counted: bool = True
+        self, slot: Slot, flight: Flight, now_us: int, toll: Toll = Toll.WORKER
     ) -> None:
         for entry in flight.members:
             if entry.flies_in(flight.batch):
-                self._attempts.retry(
-                    entry, now_us, is_counted=is_counted, avoid=slot.number
-                )
+                self._attempts.retry(entry, now_us, toll, avoid=slot.number)
 
     def _lapse(self, slot: Slot, flights: list[Flight], now_us: int) -> None:
         """The members are tried elsewhere; the credit stays taken until the slot has

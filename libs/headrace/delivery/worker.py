@@ -51,10 +51,11 @@ from headrace.delivery.worker_events import (
     WriteEnded,
 )
 from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
+from headrace.domain import Setback
 
 __all__ = ["WorkerCore"]
 
-LATE = (Outcome(MemberStatus.RETRY, "late", "past its latest start"),)
+LATE = (Outcome(MemberStatus.RETRY, Setback.LATE, "past its latest start"),)
 UNACKED = Outcome(MemberStatus.UNACKED, "unacked", "the reply was not acked in time")
 
 _Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)

@@ -10,6 +10,7 @@ from headrace.domain.completion import (
     MemberStatus,
     Refused,
     Reported,
+    Setback,
     StaleWritten,
 )
 from headrace.domain.dispatch import (
@@ -87,6 +88,7 @@ __all__ = [
     "Scheduler",
     "SchedulerDecision",
     "ServedVersion",
+    "Setback",
     "Signature",
     "SimulatedInput",
     "SlotChanged",

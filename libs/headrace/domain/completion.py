@@ -18,6 +18,7 @@ __all__ = [
     "MemberStatus",
     "Refused",
     "Reported",
+    "Setback",
     "StaleWritten",
 ]
 
@@ -60,6 +61,26 @@ class MemberStatus(StrEnum):
     """It did not run to its end; the reason says why."""
     FINAL = "final"
     """It can never succeed; the reason says why."""
+
+
+class Setback(StrEnum):
+    """Why a member is to run again, where its status is ``retry``. A newer worker may
+    have others: they count as an attempt."""
+
+    LATE = "late"
+    """The batch came after its latest start; nothing ran."""
+    NEIGHBOUR = "neighbour"
+    """Another member could not be read, so nothing ran."""
+    MODEL_ERROR = "model_error"
+    """The batch failed as a whole, whoever caused it."""
+    OOM = "oom"
+    """The batch needed more memory than there was."""
+    RUN_LIMIT = "run_limit"
+    """The run passed its limit; the process ends."""
+    DEVICE = "device"
+    """The device failed for good under the batch; the process ends."""
+    HANDED_BACK = "handed_back"
+    """The process ends and did not come to run it."""
 
 
 class DoneMember(msgspec.Struct, frozen=True, gc=False):

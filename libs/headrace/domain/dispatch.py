@@ -52,6 +52,7 @@ class ReleaseReason(StrEnum):
     AHEAD = "ahead"
     """The credit ahead: the running batch is about to end."""
     ALONE = "alone"
+    """A group that keeps to itself, after a failure."""
     OWED = "owed"
     """A lower priority's guaranteed share."""
     TARGET = "target"

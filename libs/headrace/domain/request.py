@@ -83,8 +83,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Bytes of ``tensors`` together."""
 
     attempt: int = 1
-    alone: bool = False
-    """Run in a batch of its own, after a batch with it failed."""
+    group: str = ""
+    """Not empty: shares a batch with requests of the same group alone, since it is a
+    part of a batch that failed, or by itself under suspicion."""
 
     avoid: int | None = None
     """A worker slot to avoid where another one is usable."""

@@ -54,7 +54,7 @@ class Line:
         self.queue = KeyQueue(key)
         self.shape = shape
         """The key under which run times are learned; ``key`` differs from it for a
-        request that runs alone."""
+        group that keeps to itself."""
         self.served = served
         self.times = times
         self.demand = Demand()
@@ -305,8 +305,8 @@ class Backlog:
 
     def _line(self, request: Request, served: ServedVersion) -> Line:
         shape = key = QueueKey(request.model, request.version, request.shape)
-        if request.alone:
-            key = shape._replace(shape=f"{request.shape} alone {request.key}")
+        if request.group:
+            key = shape._replace(shape=f"{request.shape} group {request.group}")
         line = self._lines.get(key)
         if line is None:
             self._forget_idle()

@@ -277,7 +277,7 @@ class BatchFormer:
     ) -> None:
         line, slot, chosen = choice.line, choice.slot, choice.chosen
         members = chosen.members
-        if not chosen.leaves_some and not chosen.victims and not line.alone:
+        if not chosen.leaves_some and not chosen.victims:
             members = [*members, *self._companions(choice, now_us)]
         times = choice.times
         rows = sum(entry.request.rows for entry in members)

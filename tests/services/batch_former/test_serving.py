@@ -279,7 +279,7 @@ def test_a_record_made_by_hand_is_served_with_defaults(
     assert bytes(batch.tensors[0].data) == b"\0\0\x80?\0\0\0@"
 
 
-def test_a_failed_batch_runs_again_one_by_one_and_the_culprit_alone_fails(
+def test_a_failed_batch_is_halved_and_the_culprit_alone_fails(
     pool: Pool, start_former: StartFormer, start_worker: StartWorker
 ) -> None:
     served = pool.announce(0)
@@ -290,16 +290,18 @@ def test_a_failed_batch_runs_again_one_by_one_and_the_culprit_alone_fails(
 
     together = worker.next_batch()
     worker.finish(together, MemberStatus.RETRY, "model_error", "it broke")
-    for _ in sent:
-        alone = worker.next_batch()
-        assert len(alone.ids) == 1
-        if alone.ids == [sent[1]]:
-            worker.finish(alone, MemberStatus.RETRY, "model_error", "it broke")
+    sizes = []
+    for _ in range(4):
+        part = worker.next_batch()
+        sizes.append(len(part.ids))
+        if sent[1] in part.ids:
+            worker.finish(part, MemberStatus.RETRY, "model_error", "it broke")
         else:
-            worker.finish(alone)
+            worker.finish(part)
     answers = until("the culprit's answer", replies.answers)
 
     assert len(together.ids) == 3
+    assert sorted(sizes) == [1, 1, 1, 2]
     assert {each: answer.reason for each, answer in answers.items()} == {
         sent[1]: Reason.MODEL_ERROR
     }

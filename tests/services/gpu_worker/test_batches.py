@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from headrace.broker import KafkaReader, TopicPartition
-from headrace.domain import Done, MemberStatus, Reason, ReplyAddress, ServedVersion
+from headrace.domain import (
+    Done,
+    MemberStatus,
+    Reason,
+    ReplyAddress,
+    ServedVersion,
+    Setback,
+)
 from headrace.wire import pack_bytes, results_topic
 from headrace.wire._generated import open_inference_pb2 as oip
 from tests.models import graphs, zoo
@@ -141,7 +148,7 @@ def test_out_of_memory_is_told_and_the_worker_goes_on(pool: Pool) -> None:
 
     failed, fine = run([2**40, 10]), run([2, 3])
 
-    assert (failed.status, failed.reason) == (MemberStatus.FINAL, Reason.MODEL_ERROR)
+    assert (failed.status, failed.reason) == (MemberStatus.RETRY, Setback.OOM)
     assert "Failed to allocate memory" in failed.text
     assert fine.status is MemberStatus.OK
 
