@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from prometheus_client.parser import text_string_to_metric_families
 
 from services.ctl.client import infer_request
 from services.ctl.running import Document
@@ -76,6 +77,21 @@ class Platform:
                 rows += stats["inference_count"]
                 batches += stats["execution_count"]
         return rows, batches
+
+    def worker_value(self, name: str, **labels: str) -> float:
+        """The sum of a metric of worker 0 over the series with these labels."""
+        metrics = self.client.get(f"{self.document.admin['gpu_worker'][0]}/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(metrics.text)
+            for sample in family.samples
+            if sample.name == f"headrace_{name}"
+            and labels.items() <= sample.labels.items()
+        )
+
+    def runs_of(self, model: str) -> int:
+        """Batches that worker 0 has run for the model, whatever became of them."""
+        return round(self.worker_value("runs_total", model=model))
 
     def state_of(self, model: str, version: str, url: str | None = None) -> str:
         """``READY``, or the reason for which it is not; empty: unknown."""

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from services.ctl.client import Answer, Connection, infer_request, tensors_of
 from tests.end_to_end.platforms import Platform, Wire, eventually
@@ -67,34 +65,16 @@ async def test_a_bad_member_fails_alone(platform: Platform, bad: set[int]) -> No
                 assert tensors_of(answer)["Y"].tolist() == [row]
 
 
-def runs_of(platform: Platform, model: str) -> int:
-    """Batches that the worker has run for the model, whatever became of them."""
-    samples = worker_samples(platform, "headrace_runs_total")
-    return round(sum(each.value for each in samples if each.labels["model"] == model))
-
-
-def is_busy(platform: Platform) -> bool:
-    return worker_samples(platform, "headrace_batches_held")[0].value > 0
-
-
-def worker_samples(platform: Platform, name: str) -> list[Sample]:
-    metrics = platform.client.get(f"{platform.document.admin['gpu_worker'][0]}/metrics")
-    return [
-        sample
-        for family in text_string_to_metric_families(metrics.text)
-        for sample in family.samples
-        if sample.name == name
-    ]
-
-
 async def test_one_bad_member_among_32_costs_eleven_runs(platform: Platform) -> None:
-    before = runs_of(platform, "lookup32")
+    before = platform.runs_of("lookup32")
     asked = [10**6 if place == 21 else place % 10 for place in range(32)]
     async with asyncio.TaskGroup() as group:
         # While the device is busy with something else, all 32 come.
         row = {"X": np.zeros((1, 4), np.float32)}
         group.create_task(at_once(platform, "blocker", [row]))
-        await asyncio.to_thread(eventually, lambda: is_busy(platform))
+        await asyncio.to_thread(
+            eventually, lambda: platform.worker_value("batches_held") > 0
+        )
         answers = await at_once(platform, "lookup32", [looked_up(i) for i in asked])
 
     statuses = [answer.status for answer in answers]
@@ -104,7 +84,7 @@ async def test_one_bad_member_among_32_costs_eleven_runs(platform: Platform) -> 
         if place != 21:
             row = [4.0 * (place % 10) + column for column in range(4)]
             assert tensors_of(answer)["Y"].tolist() == [row]
-    eventually(lambda: runs_of(platform, "lookup32") - before == 11)
+    eventually(lambda: platform.runs_of("lookup32") - before == 11)
 
 
 # NaN and infinity.
