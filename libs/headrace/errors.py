@@ -37,12 +37,16 @@ class RequestError(HeadraceError):
     """A request that cannot be served as it was sent.
 
     ``reason`` is the name of a :class:`headrace.domain.Reason`; the text says what
-    was wrong, where, and what would be right.
+    was wrong, where, and what would be right. ``logged`` is the text for others than
+    the sender: given where the text shows data of the request.
     """
 
-    def __init__(self, text: str, *, reason: str = "invalid") -> None:
+    def __init__(
+        self, text: str, *, reason: str = "invalid", logged: str | None = None
+    ) -> None:
         super().__init__(text)
         self.reason = reason
+        self.logged = text if logged is None else logged
 
 
 class UndecodableRecord(HeadraceError):

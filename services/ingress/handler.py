@@ -16,6 +16,7 @@ from headrace.errors import BusError, RequestError
 from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
 from services.ingress.admitting import NO_FORMER, Admission
 from services.ingress.answers import identity_fields, refusal_answer, result_answer
+from services.ingress.body import BodyRefused
 from services.ingress.bounds import decompressed
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -49,6 +50,13 @@ before anybody is told that none came (D7)."""
 TICK_US = 5_000
 """Between two calls of ``tick``: how late a deadline is noticed at most, beside the
 wheel's own 8 ms, and by what the loop's lag is measured."""
+
+
+RUNTIMES_WORDS = "the model's runtime told the sender why"
+"""In the log, where its own words could show what the request held; a dead letter has
+them."""
+
+_BY_RUNTIME = frozenset({Reason.POISON, Reason.MODEL_ERROR})
 
 
 class Handler:
@@ -126,7 +134,9 @@ class Handler:
             try:
                 refusal = self._produce(exchange, body)
             except RequestError as error:
-                refusal = refuse(Reason(error.reason), str(error))
+                if isinstance(error, BodyRefused):
+                    exchange.client_id = error.client_id
+                refusal = refuse(Reason(error.reason), str(error), logged=error.logged)
             except BusError as error:
                 refusal = _log_unavailable(error)
         if refusal is None:
@@ -318,6 +328,7 @@ class Handler:
                     answer.text,
                     admitted=True,
                     retry_after_us=answer.retry_after_us,
+                    logged=RUNTIMES_WORDS if answer.reason in _BY_RUNTIME else None,
                 ),
             )
             return

@@ -39,7 +39,7 @@ class Journal:
             version=None if served is None else served.version,
             status=refusal.status,
             reason=refusal.reason,
-            text=refusal.text,
+            text=_told(refusal),
             total_us=total_us,
         )
 
@@ -52,7 +52,7 @@ class Journal:
                 x_request_id=x_request_id.decode("latin-1"),
                 status=refusal.status,
                 reason=refusal.reason,
-                text=refusal.text,
+                text=_told(refusal),
             )
 
     def crashed(self, error: Exception) -> None:
@@ -70,3 +70,7 @@ class Journal:
             self._lines = 0
         self._lines += 1
         return self._lines <= LINES_PER_S_MAX
+
+
+def _told(refusal: Refusal) -> str:
+    return refusal.text if refusal.logged is None else refusal.logged

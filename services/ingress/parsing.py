@@ -6,10 +6,9 @@ Checked here once, against the model's signature: whatever does not fit raises
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from math import isinf, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +24,17 @@ from headrace.domain import (
 from headrace.errors import RequestError
 from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
+from services.ingress.body import (
+    Body,
+    BodyRefused,
+    Input,
+    InputParameters,
+    Output,
+    OutputParameters,
+    RequestParameters,
+    read_id,
+    read_json,
+)
 from services.ingress.bounds import BodyBounds
 from services.ingress.head import Head, checked_timeout_us, clipped, named_priority
 
@@ -34,10 +44,6 @@ Bytes = bytes | bytearray | memoryview
 
 _NUMBERED_PRIORITY: dict[int, Priority | None] = dict(enumerate([None, *Priority]))
 """Triton's numbers: 0 is the default, 1 the most urgent."""
-
-ID_CHARACTERS_MAX = 1024
-"""A longer ``id`` is refused: it travels beside the tensors, in the room that the log
-leaves for headers."""
 
 KEYS_MAX = 1024
 """Compatibility keys are remembered for so many shapes, then all are forgotten."""
@@ -63,47 +69,10 @@ class Parsed(msgspec.Struct, gc=False):
     timeout_us: int = 0
 
 
-class _InputParameters(msgspec.Struct):
-    binary_data_size: int | None = None
-    shared_memory_region: Any = None
-
-
-class _Input(msgspec.Struct):
-    name: str
-    shape: Any
-    datatype: str
-    parameters: _InputParameters | None = None
-    data: Any = msgspec.UNSET
-
-
-class _OutputParameters(msgspec.Struct):
-    binary_data: bool | None = None
-    classification: Any = None
-    shared_memory_region: Any = None
-
-
-class _Output(msgspec.Struct):
-    name: str
-    parameters: _OutputParameters | None = None
-
-
-class _RequestParameters(msgspec.Struct):
-    priority: int | str | None = None
-    timeout: int | None = None
-    binary_data_output: bool = False
-
-
-class _Body(msgspec.Struct):
-    inputs: list[_Input]
-    id: str | None = None
-    parameters: _RequestParameters | None = None
-    outputs: list[_Output] | None = None
-
-
-_decode = msgspec.json.Decoder(_Body).decode
-_NO_PARAMETERS = _RequestParameters()
-_NO_INPUT_PARAMETERS = _InputParameters()
-_NO_OUTPUT_PARAMETERS = _OutputParameters()
+_NO_BINARY = memoryview(b"")
+_NO_PARAMETERS = RequestParameters()
+_NO_INPUT_PARAMETERS = InputParameters()
+_NO_OUTPUT_PARAMETERS = OutputParameters()
 
 
 class RequestParser:
@@ -137,21 +106,22 @@ class RequestParser:
         if head.json_bytes == 0:
             return self._raw(body)
         if head.json_bytes is None:
-            return self._checked(
-                _read_json(body, self.bounds, whole=True), memoryview(b"")
-            )
-        if head.json_bytes > len(body):
+            read, binary = read_json(body, self.bounds, whole=True), _NO_BINARY
+        elif head.json_bytes > len(body):
             raise RequestError(
                 f"Inference-Header-Content-Length is {head.json_bytes}, but the body "
                 f"has {len(body)} bytes"
             )
-        view = memoryview(body)
-        json_part = view[: head.json_bytes]
-        return self._checked(
-            _read_json(json_part, self.bounds), view[head.json_bytes :]
-        )
+        else:
+            view = memoryview(body)
+            read = read_json(view[: head.json_bytes], self.bounds)
+            binary = view[head.json_bytes :]
+        try:
+            return self._checked(read, binary)
+        except RequestError as error:
+            raise BodyRefused(error, read.id) from error
 
-    def _checked(self, body: _Body, binary: memoryview) -> Parsed:
+    def _checked(self, body: Body, binary: memoryview) -> Parsed:
         specs = self._inputs
         tensors: dict[str, Tensor] = {}
         at = 0
@@ -179,7 +149,7 @@ class RequestParser:
             ordered,
             self._key(ordered),
             self._wanted(body.outputs, binary=parameters.binary_data_output),
-            _read_id(body.id),
+            read_id(body.id),
             _read_priority(parameters.priority),
             checked_timeout_us(parameters.timeout or 0),
         )
@@ -198,7 +168,7 @@ class RequestParser:
         return key
 
     def _wanted(
-        self, outputs: list[_Output] | None, *, binary: bool
+        self, outputs: list[Output] | None, *, binary: bool
     ) -> tuple[WantedOutput, ...]:
         if not outputs:
             everything = self._everything[binary]
@@ -245,61 +215,8 @@ class RequestParser:
         return Parsed((tensor,), self._key((tensor,)), self._everything[True])
 
 
-def _read_json(text: Bytes, bounds: BodyBounds, *, whole: bool = False) -> _Body:
-    bounds.check_json(text)
-    try:
-        return _decode(text)
-    except msgspec.ValidationError as error:
-        raise RequestError(_placed(error, text)) from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raw = bytes(text)
-        # The three tokens that JSON lacks, read and written bare as Triton does.
-        if b"NaN" in raw or b"Infinity" in raw:
-            bounds.check_constants(raw)
-            return _read_json_with_constants(raw)
-        hint = ""
-        if whole and b"binary_data_size" in raw:
-            hint = "; is the header Inference-Header-Content-Length missing?"
-        raise RequestError(f"the body is not valid JSON: {error}{hint}") from error
-
-
-def _read_json_with_constants(text: bytes) -> _Body:
-    try:
-        document = json.loads(text.decode(), parse_float=_finite)
-        return msgspec.convert(document, _Body)
-    except msgspec.ValidationError as error:
-        raise RequestError(_placed(error, text)) from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-    except ValueError as error:  # what Python's int refuses to read
-        raise RequestError("the body holds an integer of too many digits") from error
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if isinf(number):
-        raise RequestError(f"the number {digits[:40]} is out of range")
-    return number
-
-
-def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
-    """The parser's sentence, with the tensor's name where it points into a list."""
-    told = str(error)
-    for kind in ("inputs", "outputs"):
-        _, found, after = told.partition(f"$.{kind}[")
-        if not found:
-            continue
-        index = int(after.partition("]")[0])
-        try:
-            name = json.loads(bytes(text))[kind][index]["name"]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            continue
-        return f"{kind[:-1]} {str(name)[:100]!r}: {told}"
-    return f"the request: {told}"
-
-
 def _read_input(
-    given: _Input, spec: TensorSpec, binary: memoryview, at: int
+    given: Input, spec: TensorSpec, binary: memoryview, at: int
 ) -> tuple[Tensor, int]:
     """The tensor, and where the next input's binary data begins."""
     name = given.name
@@ -338,7 +255,7 @@ def _read_input(
     return Tensor(name, spec.datatype, shape, value), end
 
 
-def _is_binary(output: _Output, *, binary: bool) -> bool:
+def _is_binary(output: Output, *, binary: bool) -> bool:
     parameters = output.parameters or _NO_OUTPUT_PARAMETERS
     if parameters.classification is not None:
         raise RequestError(
@@ -351,20 +268,6 @@ def _is_binary(output: _Output, *, binary: bool) -> bool:
             "from the answer"
         )
     return binary if parameters.binary_data is None else parameters.binary_data
-
-
-def _read_id(given: str | None) -> str:
-    if given is None:
-        return ""
-    if len(given) > ID_CHARACTERS_MAX:
-        raise RequestError(
-            f"id is limited to {ID_CHARACTERS_MAX} characters, got {len(given)}"
-        )
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise RequestError(f"id is not valid Unicode: {error}") from error
-    return given
 
 
 def _read_priority(given: int | str | None) -> Priority | None:

@@ -31,9 +31,11 @@ class Refusal(msgspec.Struct, frozen=True):
     retry_after_s: int | None
     fields: bytes = b""
     """More header lines, each with its CR LF."""
+    logged: str | None = None
+    """In place of ``text`` for others than the sender, where that shows his data."""
 
 
-def refuse(
+def refuse(  # noqa: PLR0913 - what an answer is made of
     reason: Reason,
     text: str,
     *,
@@ -41,6 +43,7 @@ def refuse(
     admitted: bool = False,
     retry_after_us: int | None = None,
     fields: bytes = b"",
+    logged: str | None = None,
 ) -> Refusal:
     """The refusal for ``reason``. ``admitted``: the request had entered the log."""
     if status is None:
@@ -51,4 +54,4 @@ def refuse(
     if status in RETRY_AFTER:
         # Whole seconds is all that the header can say.
         retry_after_s = max(1, -(-(retry_after_us or 0) // _SECOND_US))
-    return Refusal(status, reason, text, retry_after_s, fields)
+    return Refusal(status, reason, text, retry_after_s, fields, logged)

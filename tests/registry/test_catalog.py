@@ -102,8 +102,20 @@ def test_a_refused_version_says_why() -> None:
         state=ModelState.REFUSED, signature=None, reason="opset 99 is not known"
     )
     error = refused(a_catalog(bad), "1")
-    assert error.reason == Reason.MODEL_UNAVAILABLE
-    assert "version 1 is refused (opset 99 is not known)" in str(error)
+    assert error.reason == Reason.MODEL_UNKNOWN
+    assert str(error) == (
+        "model 'digits' is not served: version 1 is refused (opset 99 is not known)"
+    )
+
+
+def test_while_one_version_may_come_up_the_others_being_refused_is_no_end() -> None:
+    bad = an_announcement(
+        "2", state=ModelState.REFUSED, signature=None, reason="opset 99 is not known"
+    )
+    loading = an_announcement("1", state=ModelState.LOADING, signature=None)
+    assert refused(a_catalog(bad, loading)).reason == Reason.MODEL_LOADING
+    leaving = an_announcement("1", state=ModelState.UNLOADING)
+    assert refused(a_catalog(bad, leaving)).reason == Reason.MODEL_UNAVAILABLE
 
 
 def test_a_refused_version_does_not_hide_a_ready_one() -> None:

@@ -75,8 +75,8 @@ class Catalog:
         """What a new request runs on: the version that it names, else the highest
         that is ready.
 
-        Raises :class:`headrace.errors.RequestError` with reason ``model_unknown``,
-        ``model_loading`` or ``model_unavailable``.
+        Raises :class:`headrace.errors.RequestError` with reason ``model_unknown``
+        (nor will it come up by itself), ``model_loading`` or ``model_unavailable``.
         """
         versions = self._models.get(model)
         if versions is None:
@@ -133,13 +133,20 @@ class Catalog:
 
     def _not_ready(self, model: str, versions: Sequence[str]) -> RequestError:
         infos = [self._models[model][each].info(model, each) for each in versions]
-        loading = any(info.state is ModelState.LOADING for info in infos)
-        reason = Reason.MODEL_LOADING if loading else Reason.MODEL_UNAVAILABLE
+        in_state = {info.state for info in infos}
         states = "; ".join(
             f"version {info.version} is {info.state}"
             + (f" ({info.reason})" if info.reason else "")
             for info in infos
         )
+        if in_state == {ModelState.REFUSED}:
+            # No waiting helps: somebody has to change the files.
+            return _refusal(
+                Reason.MODEL_UNKNOWN, f"model {model!r} is not served: {states}"
+            )
+        reason = Reason.MODEL_UNAVAILABLE
+        if ModelState.LOADING in in_state:
+            reason = Reason.MODEL_LOADING
         return _refusal(reason, f"model {model!r} is not ready: {states}")
 
 

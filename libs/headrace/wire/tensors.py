@@ -74,7 +74,8 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
     for extent in shape:
         if type(extent) is not int:
             raise RequestError(
-                f"tensor '{name}': shape {_clip(shape)} must hold integers alone"
+                f"tensor '{name}': shape {_clip(shape)} must hold integers alone",
+                logged=f"tensor '{name}': shape must hold integers alone",
             )
         if extent < 1:
             raise RequestError(
@@ -189,7 +190,8 @@ def check_raw(
                 element.decode()
             except UnicodeDecodeError as error:
                 raise RequestError(
-                    f"tensor '{name}': BYTES element {index} is not UTF-8 ({error})"
+                    f"tensor '{name}': BYTES element {index} is not UTF-8 (at its "
+                    f"byte {error.start}: {error.reason})"
                 ) from error
     elif datatype is Datatype.BOOL and bytes(raw).translate(None, b"\0\1"):
         raise RequestError(f"tensor '{name}': a BOOL is a byte of value 0 or 1")
@@ -221,7 +223,8 @@ def _texts(name: str, raw: bytes | memoryview) -> list[str]:
         return [element.decode() for element in unpack_bytes(name, raw)]
     except UnicodeDecodeError as error:
         raise RequestError(
-            f"tensor '{name}': {error}, so it has no JSON form: ask for binary data"
+            f"tensor '{name}': an element is not UTF-8 (at its byte {error.start}: "
+            f"{error.reason}), so it has no JSON form: ask for binary data"
         ) from error
 
 
@@ -250,7 +253,8 @@ def _utf8(name: str, elements: Iterable[object]) -> Iterable[bytes]:
             yield str(element).encode()
         except UnicodeEncodeError as error:
             raise RequestError(
-                f"tensor '{name}': element {index} is not valid Unicode ({error})"
+                f"tensor '{name}': element {index} is not valid Unicode (at its "
+                f"character {error.start}: {error.reason})"
             ) from error
 
 
@@ -264,7 +268,8 @@ def _wrong_type(
     )
     got = _JSON_WORDS.get(type(element)) or _clip(element)
     return RequestError(
-        f"tensor '{name}': element {index} is {got}, expected {expected}"
+        f"tensor '{name}': element {index} is {got}, expected {expected}",
+        logged=f"tensor '{name}': element {index} is not {expected}",
     )
 
 
@@ -278,7 +283,8 @@ def _does_not_fit(
         except (struct.error, OverflowError):
             return RequestError(
                 f"tensor '{name}': element {index} ({_clip(element)}) does not fit "
-                f"{datatype}"
+                f"{datatype}",
+                logged=f"tensor '{name}': element {index} does not fit {datatype}",
             )
     raise AssertionError("every element fits by itself")
 

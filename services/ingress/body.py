@@ -1,0 +1,174 @@
+"""The JSON part of an inference request, as the protocol structures it.
+
+Whatever is not of that structure raises :class:`headrace.errors.RequestError` with the
+place; what its parts mean to a model is not looked at here.
+"""
+
+from __future__ import annotations
+
+import json
+from math import isinf
+from typing import Any
+
+import msgspec
+
+from headrace.errors import RequestError
+from services.ingress.bounds import BodyBounds
+
+__all__ = [
+    "Body",
+    "BodyRefused",
+    "Input",
+    "InputParameters",
+    "Output",
+    "OutputParameters",
+    "RequestParameters",
+    "read_id",
+    "read_json",
+]
+
+Bytes = bytes | bytearray | memoryview
+
+ID_CHARACTERS_MAX = 1024
+"""A longer ``id`` is refused: it travels beside the tensors, in the room that the log
+leaves for headers."""
+
+
+class BodyRefused(RequestError):
+    """A body that is at fault, with the ``id`` that it gave for its answer."""
+
+    def __init__(self, error: RequestError, client_id: object) -> None:
+        super().__init__(str(error), reason=error.reason, logged=error.logged)
+        try:
+            self.client_id = read_id(client_id if type(client_id) is str else None)
+        except RequestError:
+            self.client_id = ""
+
+
+class InputParameters(msgspec.Struct):
+    binary_data_size: int | None = None
+    shared_memory_region: Any = None
+
+
+class Input(msgspec.Struct):
+    name: str
+    shape: Any
+    datatype: str
+    parameters: InputParameters | None = None
+    data: Any = msgspec.UNSET
+
+
+class OutputParameters(msgspec.Struct):
+    binary_data: bool | None = None
+    classification: Any = None
+    shared_memory_region: Any = None
+
+
+class Output(msgspec.Struct):
+    name: str
+    parameters: OutputParameters | None = None
+
+
+class RequestParameters(msgspec.Struct):
+    priority: int | str | None = None
+    timeout: int | None = None
+    binary_data_output: bool = False
+
+
+class _IdAlone(msgspec.Struct):
+    id: Any = None
+
+
+class Body(msgspec.Struct):
+    inputs: list[Input]
+    id: str | None = None
+    parameters: RequestParameters | None = None
+    outputs: list[Output] | None = None
+
+
+_decode = msgspec.json.Decoder(Body).decode
+_decode_id = msgspec.json.Decoder(_IdAlone).decode
+
+
+def read_json(text: Bytes, bounds: BodyBounds, *, whole: bool = False) -> Body:
+    """``whole``: the body has no other part."""
+    bounds.check_json(text)
+    try:
+        return _decode(text)
+    except msgspec.ValidationError as error:
+        refused = RequestError(_placed(error, text))
+        try:
+            client_id = _decode_id(text).id
+        except (msgspec.DecodeError, RecursionError):
+            raise refused from error
+        raise BodyRefused(refused, client_id) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raw = bytes(text)
+        if not raw:
+            raise RequestError("the body is not valid JSON: it is empty") from error
+        # The three tokens that JSON lacks, read and written bare as Triton does.
+        if b"NaN" in raw or b"Infinity" in raw:
+            bounds.check_constants(raw)
+            return _read_json_with_constants(raw)
+        hint = ""
+        if whole and b"binary_data_size" in raw:
+            hint = "; is the header Inference-Header-Content-Length missing?"
+        raise RequestError(f"the body is not valid JSON: {error}{hint}") from error
+
+
+def _read_json_with_constants(text: bytes) -> Body:
+    try:
+        document = json.loads(text.decode(), parse_float=_finite)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from error
+    except ValueError as error:  # what Python's int refuses to read
+        raise RequestError("the body holds an integer of too many digits") from error
+    try:
+        return msgspec.convert(document, Body)
+    except msgspec.ValidationError as error:
+        refused = RequestError(_placed(error, text))
+        given = document.get("id") if isinstance(document, dict) else None
+        raise BodyRefused(refused, given) from error
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise RequestError(
+            f"the number {digits[:40]} is out of range",
+            logged="a number is out of range",
+        )
+    return number
+
+
+def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
+    """The parser's sentence, with the tensor's name where it points into a list."""
+    told = str(error)
+    for kind in ("inputs", "outputs"):
+        _, found, after = told.partition(f"$.{kind}[")
+        if not found:
+            continue
+        index = int(after.partition("]")[0])
+        try:
+            name = json.loads(bytes(text))[kind][index]["name"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            continue
+        if isinstance(name, str):
+            return f"{kind[:-1]} {name[:100]!r}: {told}"
+    return f"the request: {told}"
+
+
+def read_id(given: str | None) -> str:
+    if given is None:
+        return ""
+    if len(given) > ID_CHARACTERS_MAX:
+        raise RequestError(
+            f"id is limited to {ID_CHARACTERS_MAX} characters, got {len(given)}"
+        )
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"id is not valid Unicode (at its character {error.start}: {error.reason})"
+        ) from error
+    return given
