@@ -122,7 +122,8 @@ class Handler:
                 refuse(
                     Reason.INVALID,
                     "the body was not complete "
-                    f"{self.limits.http_body_timeout_ms} ms after the head",
+                    f"{self.limits.http_body_timeout_ms} ms after its head "
+                    "(http_body_timeout_ms)",
                     status=HTTPStatus.REQUEST_TIMEOUT,
                 ),
             )
@@ -197,7 +198,8 @@ class Handler:
                     exchange,
                     refuse(
                         Reason.EXPIRED,
-                        "no answer came within the time limit",
+                        "no answer came within the time limit of "
+                        f"{exchange.limit_us / 1000:g} ms",
                         admitted=True,
                     ),
                 )
@@ -218,7 +220,8 @@ class Handler:
         if len(self.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
-                f"{self.limits.in_flight_max} requests are in flight (in_flight_max)",
+                f"{self.limits.in_flight_max} requests are in flight, and no more may "
+                "be (in_flight_max)",
             )
         head = exchange.head
         if head.priority is not None:
@@ -306,7 +309,10 @@ class Handler:
             return doubt
         deadline_us = exchange.started_us + exchange.limit_us
         if deadline_us <= now_us:
-            text = f"{exchange.limit_us} us were over before the body was there"
+            text = (
+                f"the time limit of {exchange.limit_us / 1000:g} ms was over before "
+                "the body was there"
+            )
             return refuse(Reason.EXPIRED, text)
         # The reply may be faster than the return from produce.
         self.waiters.add(exchange)
@@ -354,8 +360,9 @@ class Handler:
         if self.bodies_bytes + more > self.limits.bodies_bytes_max:
             return refuse(
                 Reason.OVERLOADED,
-                f"bodies of {self.bodies_bytes} bytes are being received, at most "
-                f"{self.limits.bodies_bytes_max} are (bodies_bytes_max)",
+                f"bodies of {self.bodies_bytes} bytes are being received; with {more} "
+                f"more they would pass {self.limits.bodies_bytes_max} "
+                "(bodies_bytes_max)",
             )
         self.bodies_bytes += more
         exchange.reserved_bytes = size

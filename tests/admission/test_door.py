@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+from decimal import Decimal
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +73,10 @@ def test_a_request_enters_up_to_a_part_of_its_time_limit() -> None:
     assert ask(a_door(a_load(standard=50))) == Admitted(0)
 
     assert ask(a_door(a_load(standard=51))) == Denied(
-        Reason.OVERLOADED, "predicted to take 64 ms of 100", 1 * MS
+        Reason.OVERLOADED,
+        "51 ms of work are ahead and a batch takes 10 ms: 61 ms, more than 0.6 (fill) "
+        "of the time limit of 100 ms",
+        1 * MS,
     )
 
 
@@ -79,6 +86,89 @@ def test_hops_have_what_the_queue_may_not_fill() -> None:
     assert ask(door) == Admitted(0)
     door.heard(0, a_load(standard=41), request_us=0, rest_us=50 * MS, now_us=0)
     assert isinstance(ask(door), Denied)
+
+
+def test_what_hops_make_late_is_told_with_them() -> None:
+    door = a_door()
+    door.heard(0, a_load(standard=41), request_us=0, rest_us=50 * MS, now_us=0)
+    assert ask(door) == Denied(
+        Reason.OVERLOADED,
+        "41 ms of work are ahead and a batch takes 10 ms, the hops 50 ms: 101 ms, more "
+        "than the time limit of 100 ms",
+        1 * MS,
+    )
+
+
+@given(
+    waits_us=st.integers(1, 10**8),
+    batch_us=st.integers(1, 10**7),
+    hops_us=st.integers(0, 10**6),
+    limit_us=st.integers(1, 10**8),
+    lag_us=st.integers(0, 10**5),
+    heavy=st.booleans(),
+)
+def test_the_figures_of_a_refusal_add_up_to_it(
+    *,
+    waits_us: int,
+    batch_us: int,
+    hops_us: int,
+    limit_us: int,
+    lag_us: int,
+    heavy: bool,
+) -> None:
+    door = Door(AdmissionSettings(loop_lag_part=1))
+    door.loop_lag_us = lag_us
+    price = msgspec.structs.replace(PRICE, batch_us=batch_us, one_us=batch_us // 2)
+    load = Load(
+        slots=1, free_us=[waits_us], prices=[price], heavy=["t"] if heavy else []
+    )
+    door.heard(0, load, request_us=hops_us, rest_us=0, now_us=0)
+
+    verdict = door.decide(
+        (0,),
+        price,
+        Priority.STANDARD,
+        tenant="t",
+        limit_us=limit_us,
+        in_flight=0,
+        now_us=0,
+    )
+
+    if isinstance(verdict, Admitted):
+        return
+    needed, _, allowed = verdict.text.partition(", more than ")
+    *parts, total = figures(needed)
+    assert total == sum(parts[1:], parts[0]) if len(parts) > 1 else parts == []
+    *factor, limit = figures(allowed.partition(" less ")[0])
+    less = sum(figures(allowed.partition(" less ")[2]))
+    assert limit == Decimal(limit_us) / 1000
+    assert total > math.prod(factor) * (limit - less) - Decimal("0.001")
+
+
+def figures(text: str) -> list[Decimal]:
+    return [Decimal(each) for each in re.findall(r"[0-9]+(?:\.[0-9]+)?", text)]
+
+
+def test_a_limit_that_no_run_keeps_is_no_matter_of_load() -> None:
+    door = a_door(a_load())
+    door.loop_lag_us = 90
+
+    verdict = door.decide(
+        (0,),
+        PRICE,
+        Priority.STANDARD,
+        tenant="t",
+        limit_us=1,
+        in_flight=0,
+        now_us=0,
+    )
+
+    assert isinstance(verdict, Denied)
+    assert verdict.reason is Reason.DEADLINE_UNATTAINABLE
+    assert verdict.text == (
+        "a run alone takes 3 ms, more than the time limit of 0.001 ms less the 0.09 ms "
+        "that this ingress is behind"
+    )
 
 
 def test_long_hops_shut_no_door_behind_which_nothing_waits() -> None:
@@ -167,7 +257,10 @@ def test_a_late_loop_refuses_everything() -> None:
     door.loop_lag_us = 31 * MS
 
     assert ask(door) == Denied(
-        Reason.OVERLOADED, "the ingress is 31 ms behind", 31 * MS
+        Reason.OVERLOADED,
+        "this ingress is 31 ms behind with its work, more than 0.3 (loop_lag_part) of "
+        "100 ms of the time limit",
+        31 * MS,
     )
 
 

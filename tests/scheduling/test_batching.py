@@ -277,7 +277,10 @@ def test_a_request_that_cannot_make_it_is_refused_with_the_numbers() -> None:
 
     assert isinstance(refused, Refuse)
     assert refused.reason == Reason.DEADLINE_UNATTAINABLE
-    assert refused.text == "a run takes 2.5 ms, and 0.5 ms were left"
+    assert refused.text == (
+        "0.5 ms of its time limit were left, and it needs 2.6 ms: 0.0 until it can "
+        "start, 2.6 for the run and 0.0 for the answer"
+    )
 
 
 def test_a_request_whose_time_passed_is_expired() -> None:

@@ -21,6 +21,11 @@ from headrace.domain import Load, Price, Priority, Reason
 __all__ = ["Admitted", "Denied", "Door"]
 
 
+LAG_MIN_US = 1_000
+"""The loop of an idle process is late by so much now and then: a shorter lag refuses
+nobody."""
+
+
 class Admitted(NamedTuple):
     """The lane with the earliest predicted finish."""
 
@@ -138,10 +143,17 @@ class Door:
         ``in_flight`` counts this process's requests of the model.
         """
         settings = self._settings
+        lag_us = self.loop_lag_us
         lag_limit_us = min(limit_us, settings.loop_lag_limit_us_max)
-        if self.loop_lag_us > settings.loop_lag_part * lag_limit_us:
-            text = f"the ingress is {self.loop_lag_us / 1000:.0f} ms behind"
-            return Denied(Reason.OVERLOADED, text, self.loop_lag_us)
+        if lag_us > max(settings.loop_lag_part * lag_limit_us, LAG_MIN_US):
+            if price.one_us > limit_us:
+                return _too_short(price.one_us, limit_us, lag_us)
+            text = (
+                f"this ingress is {_ms(lag_us)} ms behind with its work, more than "
+                f"{settings.loop_lag_part:g} (loop_lag_part) of {_ms(lag_limit_us)} ms "
+                "of the time limit"
+            )
+            return Denied(Reason.OVERLOADED, text, lag_us)
         best: tuple[int, _Prediction] | None = None
         blind: int | None = None
         for lane in lanes:
@@ -182,38 +194,50 @@ class Door:
     ) -> Admitted | Denied:
         settings = self._settings
         left_us = limit_us - self.loop_lag_us
-        one_us = told.price.one_us
+        one_us, batch_us = told.price.one_us, told.price.batch_us
         if one_us > left_us:
-            text = f"a run takes {one_us / 1000:.0f} ms of {limit_us // 1000}"
-            return Denied(Reason.DEADLINE_UNATTAINABLE, text, one_us - left_us)
+            return _too_short(one_us, limit_us, self.loop_lag_us)
         if not told.waits_us:
             # Nothing is ahead, so refusing helps nobody; and what is never let in
             # never shows that the hops have become shorter again.
             return Admitted(lane)
-        part = settings.heavy_part if is_heavy else 1.0
-        if limit_us < settings.batches_within_limit_min * told.price.batch_us:
-            over_us = told.waits_us + one_us - int(part * settings.choice * left_us)
+        short = limit_us < settings.batches_within_limit_min * batch_us
+        if short:
+            setting, part, run, run_us = "choice", settings.choice, "a run", one_us
         else:
-            # The queue is what the door can do something about; the hops have the
-            # rest of the time limit.
-            over_us = max(
-                told.waits_us
-                + told.price.batch_us
-                - int(part * settings.fill * left_us),
-                told.finish_us - left_us,
-            )
+            setting, part, run, run_us = "fill", settings.fill, "a batch", batch_us
+        if is_heavy:
+            part *= settings.heavy_part
+            setting += " * heavy_part: the tenant has had more than his share"
+        queue_over_us = told.waits_us + run_us - int(part * left_us)
+        # The queue is what the door can do something about; the hops have the rest of
+        # the time limit.
+        late_us = 0 if short else told.finish_us - left_us
+        over_us = max(queue_over_us, late_us)
         if over_us <= 0:
             return Admitted(lane)
-        text = f"predicted to take {told.finish_us / 1000:.0f} ms of {limit_us // 1000}"
-        if is_heavy:
-            text += ", and the tenant has had more than his share"
+        ahead = f"{_ms(told.waits_us)} ms of work are ahead and {run} takes "
+        limit = _limit(limit_us, self.loop_lag_us)
+        if late_us > queue_over_us:
+            text = (
+                f"{ahead}{_ms(run_us)} ms, the hops {_ms(told.hops_us)} ms: "
+                f"{_ms(told.finish_us)} ms, more than {limit}"
+            )
+        else:
+            text = (
+                f"{ahead}{_ms(run_us)} ms: {_ms(told.waits_us + run_us)} ms, more than "
+                f"{part:g} ({setting}) of {limit}"
+            )
         return Denied(Reason.OVERLOADED, text, over_us)
 
     def _blindly(self, lane: int, model: str, in_flight: int) -> Admitted | Denied:
         limit = self._gradient(model).limit
         if in_flight < limit:
             return Admitted(lane)
-        text = f"{in_flight} requests are in flight, and no lane tells its load"
+        text = (
+            f"{in_flight} requests are in flight, at most {limit} are while no lane "
+            "tells its load, by their latency"
+        )
         return Denied(Reason.OVERLOADED, text, self._settings.load_age_us_max)
 
     def _gradient(self, model: str) -> GradientLimit:
@@ -224,3 +248,21 @@ class Door:
                 limit_max=self._settings.concurrency_max,
             )
         return gradient
+
+
+def _too_short(one_us: int, limit_us: int, lag_us: int) -> Denied:
+    text = f"a run alone takes {_ms(one_us)} ms, more than {_limit(limit_us, lag_us)}"
+    late_us = one_us + lag_us - limit_us
+    return Denied(Reason.DEADLINE_UNATTAINABLE, text, late_us)
+
+
+def _limit(limit_us: int, lag_us: int) -> str:
+    text = f"the time limit of {_ms(limit_us)} ms"
+    if lag_us:
+        text += f" less the {_ms(lag_us)} ms that this ingress is behind"
+    return text
+
+
+def _ms(us: int) -> str:
+    """To the microsecond, so that what is added up adds up."""
+    return f"{us / 1000:.3f}".rstrip("0").rstrip(".")

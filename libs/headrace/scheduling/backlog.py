@@ -182,6 +182,25 @@ class Backlog:
         run_us = line.times.bound(entry.request.rows)
         return entry.deadline_us - run_us - self.response_us
 
+    def shortfall(self, line: Line, entry: Entry, start_us: int, now_us: int) -> str:
+        """How :meth:`last_start_us` came to lie before ``start_us``, in milliseconds
+        that add up."""
+        needed = [
+            -(-us // 100) / 10
+            for us in (
+                max(start_us - now_us, 0),
+                line.times.bound(entry.request.rows),
+                self.response_us,
+            )
+        ]
+        start, run, answer = needed
+        left = (entry.deadline_us - now_us) // 100 / 10
+        return (
+            f"{left:.1f} ms of its time limit were left, and it needs "
+            f"{sum(needed):.1f} ms: {start:.1f} until it can start, {run:.1f} for the "
+            f"run and {answer:.1f} for the answer"
+        )
+
     def missing(self, now_us: int) -> Iterator[tuple[Line, int]]:
         """Lines and priorities whose head may have become hopeless by now."""
         while self._misses and self._misses[0][0] < now_us:

@@ -396,9 +396,9 @@ class BatchFormer:
                 return
             self._backlog.remove(line, [head])
             line.demand.settled(0, 1)
-            decisions.append(self._missed(line, head, now_us))
+            decisions.append(self._missed(line, head, start_us, now_us))
 
-    def _missed(self, line: Line, entry: Entry, now_us: int) -> Refuse:
+    def _missed(self, line: Line, entry: Entry, start_us: int, now_us: int) -> Refuse:
         request = entry.request
         if entry.deadline_us <= now_us:
             return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
@@ -406,9 +406,7 @@ class BatchFormer:
         if not any(slot.usable for slot in self._slots if slot.number in has):
             text = "no worker that has the version can be sent to"
             return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())
-        run_ms = line.times.bound(request.rows) / 1000
-        left_ms = (entry.deadline_us - now_us) / 1000
-        text = f"a run takes {run_ms:.1f} ms, and {left_ms:.1f} ms were left"
+        text = self._backlog.shortfall(line, entry, start_us, now_us)
         return Refuse(request, Reason.DEADLINE_UNATTAINABLE, text)
 
     def _next_wakeup_us(self) -> int | None:
