@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-
-from cyclopts import App, CycloptsError
+from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from services.ctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from cyclopts import App
 
 __all__ = ["main"]
 
 _FAILED = 1
 _USAGE = 2
+_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage."""
-    sys.exit(_run(sys.argv[1:]))
+    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
+    # What a library has to say comes as one sentence, in an error of ours.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    try:
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our lines has enough of them; there is none for the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = _FAILED
+    sys.exit(status)
 
 
 def _run(arguments: list[str]) -> int:
+    # Here, so that Ctrl-C during the quarter of a second that it takes ends quietly.
+    from cyclopts import CycloptsError  # noqa: PLC0415
+
     try:
         status = _app()(
             arguments,
@@ -34,13 +53,13 @@ def _run(arguments: list[str]) -> int:
     except HeadraceError as error:
         print(f"headrace: {error}", file=sys.stderr)
         return _FAILED
-    except KeyboardInterrupt:
-        return _FAILED
     return status if isinstance(status, int) else 0
 
 
 def _app() -> App:
     """Commands by the name of their function, imported when they are called."""
+    from cyclopts import App  # noqa: PLC0415 - as above
+
     app = App(
         name="headrace",
         help="Full GPU batches out of single requests, through Apache Kafka.",

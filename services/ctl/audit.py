@@ -14,11 +14,10 @@ from rich.progress import Progress
 from rich.table import Table
 
 from headrace.audit import AuditRange, Report, audit_log
-from headrace.broker import KafkaConnection
 from headrace.wire import Topics
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
-from services.ctl.where import bootstrap_servers, topic_prefix
+from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["audit"]
 
@@ -68,10 +67,10 @@ def audit(  # noqa: PLR0913 - its options
     if to_us is not None and to_us <= from_us:
         raise UsageError(f"--to {to} is not after --from {from_}.")
     wanted = AuditRange(from_us, to_us, frozenset(models))
-    servers = bootstrap_servers(bootstrap, data)
+    connection = kafka(bootstrap, data, "headrace-audit")
     report = _with_progress(
         lambda tell: audit_log(
-            KafkaConnection(servers, "headrace-audit"),
+            connection,
             Topics(prefix or topic_prefix()),
             wanted,
             now_us=now_us,

@@ -27,8 +27,9 @@ from services.ctl.letters import (
     read_letters,
     shown_place,
 )
+from services.ctl.options import Amount
 from services.ctl.payload import Payload, payload_of
-from services.ctl.where import bootstrap_servers, topic_prefix
+from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["LetterRow", "RedriveRow", "app", "redrive_letters"]
 
@@ -87,7 +88,7 @@ def list_letters(  # noqa: PLR0913 - its options
     models: Models = (),
     reasons: Reasons = (),
     from_: Instant = "-14d",
-    last: int = 100,
+    last: Amount = 100,
     bootstrap: str | None = None,
     data: Path | None = None,
     output: Output = "table",
@@ -112,12 +113,10 @@ def list_letters(  # noqa: PLR0913 - its options
     output
         table, or json.
     """
-    if last < 1:
-        raise UsageError(f"--last is {last}, and at least 1 is needed.")
     since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
     newest: deque[Letter] = deque(maxlen=last)
     count = 0
-    letters = read_letters(_connection(bootstrap, data), _topics(), models, since_us)
+    letters = read_letters(kafka(bootstrap, data), _topics(), models, since_us)
     for letter in letters:
         if not reasons or letter.letter.reason in reasons:
             count += 1
@@ -160,7 +159,7 @@ def show(
     output
         table, or json.
     """
-    letters = read_letters(_connection(bootstrap, data), _topics(), models, 0)
+    letters = read_letters(kafka(bootstrap, data), _topics(), models, 0)
     found = [
         LetterDetails(
             _row(each),
@@ -214,7 +213,7 @@ def redrive(
     """
     if not wanted:
         raise UsageError("name at least one request: `headrace deadletters list`.")
-    connection, topics = _connection(bootstrap, data), _topics()
+    connection, topics = kafka(bootstrap, data), _topics()
     letters = list(read_letters(connection, topics, models, 0))
     rows, picked = _picked(letters, wanted)
     rows += redrive_letters(connection, topics, picked, force=force)
@@ -344,10 +343,6 @@ def _show_details(details: LetterDetails) -> None:
                 f"input {each.name}", f"{each.datatype} {each.shape}: {each.first}"
             )
     Console().print(table)
-
-
-def _connection(bootstrap: str | None, data: Path | None) -> KafkaConnection:
-    return KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
 
 
 def _topics() -> Topics:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 import shutil
@@ -19,11 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headrace.broker import KafkaConnection, reach
 from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_jars
 from headrace.errors import SetupError
 from headrace.runtime import DeviceSettings, open_device
 from services.ctl.ports import ReservedPort
 from services.ctl.running import DATA_FOLDER, find_running
+from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
 
 __all__ = ["Finding", "State", "doctor"]
 
@@ -158,10 +159,15 @@ def _device() -> Finding:
 
 
 def _cluster() -> Finding:
-    elsewhere = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    if elsewhere:
-        return Finding("kafka", State.NOTE, f"the cluster at {elsewhere} is used")
-    return Finding("kafka", State.OK, "`headrace up` starts one")
+    elsewhere = kafka_elsewhere()
+    if not elsewhere:
+        return Finding("kafka", State.OK, "`headrace up` starts one")
+    try:
+        reach(KafkaConnection(elsewhere, "headrace-ctl"), KAFKA_ANSWERS_WITHIN_S)
+    except SetupError as error:
+        found = f"no cluster at {elsewhere}"
+        return Finding("kafka", State.MISSING, found, str(error))
+    return Finding("kafka", State.OK, f"the cluster at {elsewhere} is used")
 
 
 _CHECKS: tuple[Callable[[], Finding], ...] = (

@@ -27,12 +27,12 @@ from services.ctl.batch_trail import BatchTrail, FollowBatch
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
-from services.ctl.where import bootstrap_servers, topic_prefix
+from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["explain", "explained"]
 
 _HEX = re.compile(r"[0-9a-f]{32}")
-_PLACE = re.compile(r"(.+)/(\d+)/(\d+)")
+_PLACE = re.compile(r"(.+)/(\d{1,9})/(\d{1,18})")
 _TIME_ORDERED = "7"
 """The version of an id that begins with the time at which it was made."""
 
@@ -77,7 +77,7 @@ def explain(
     """
     now_us = time.time_ns() // 1000
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
-    connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
+    connection = kafka(bootstrap, data)
     found = explained(connection, Topics(topic_prefix()), name, from_us, now_us)
     if found is None:
         print(f"The log knows nothing of {name}: look further back with --from.")

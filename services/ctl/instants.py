@@ -10,12 +10,12 @@ from services.ctl.errors import UsageError
 __all__ = ["instant_us", "shown"]
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)([smhd])")
+_AGO = re.compile(r"-(\d{1,12}(?:\.\d{1,12})?)([smhd])")
 
 
 def instant_us(text: str, now_us: int, *, option: str) -> int:
     """Epoch microseconds of ``-90s``, ``-1.5h``, ``now``, or an ISO 8601 date with or
-    without a time; without a zone it is UTC.
+    without a time; without a zone it is UTC. What is before 1970 is 1970.
 
     Raises :class:`services.ctl.errors.UsageError`.
     """
@@ -23,7 +23,7 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
         return now_us
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now_us - round(float(ago[1]) * _UNITS_S[ago[2]] * 1e6)
+        return max(0, now_us - round(float(ago[1]) * _UNITS_S[ago[2]] * 1e6))
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
@@ -33,7 +33,7 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
         ) from error
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    return round(found.timestamp() * 1e6)
+    return max(0, round(found.timestamp() * 1e6))
 
 
 def shown(at_us: int) -> str:

@@ -16,7 +16,7 @@ from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
 from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Topics, decode_json
-from services.ctl.where import bootstrap_servers, topic_prefix
+from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["VersionRow", "announced_versions", "models", "versions"]
 
@@ -59,7 +59,7 @@ def models(
     output
         table, or json.
     """
-    connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
+    connection = kafka(bootstrap, data)
     rows = asyncio.run(announced_versions(connection, topic_prefix()))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())

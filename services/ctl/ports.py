@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import socket
 
-from headrace.embedded import holder_of
-from headrace.errors import SetupError
+from headrace.embedded import port_error
 
 __all__ = ["HOST", "ReservedPort"]
 
@@ -21,7 +20,7 @@ HOST = "127.0.0.1"
 class ReservedPort:
     """One port of this machine, ours until ``release``; ``number`` 0 takes a free one.
 
-    Raises SetupError, naming ``option`` as the way out, if somebody listens there.
+    Raises SetupError, naming ``option`` as the way out, if it cannot be had.
     """
 
     def __init__(self, number: int, *, option: str) -> None:
@@ -31,10 +30,7 @@ class ReservedPort:
             self._socket.bind((HOST, number))
         except OSError as error:
             self._socket.close()
-            raise SetupError(
-                f"Port {number} is taken{holder_of(number)}: stop what listens "
-                f"there, or choose another port with {option}."
-            ) from error
+            raise port_error(number, option, error) from error
         self.number: int = self._socket.getsockname()[1]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from pydantic import ValidationError
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from headrace.errors import SetupError
 from headrace.simulation import (
     POLICIES,
     Results,
@@ -29,11 +32,24 @@ from headrace.simulation import (
     simulate,
 )
 from services.ctl.errors import UsageError
+from services.ctl.options import usable
 
 __all__ = ["simulate_pool"]
 
 _QUEUE_PER_WORKER = 256
 _WIDE = 140
+# Beyond them a run takes hours, or all memory.
+_SECONDS = Number(gt=0, lte=86_400)
+Pieces = Annotated[int | None, Parameter(validator=Number(gte=1, lte=10_000))]
+_OPTIONS = {
+    "models.0.alpha_ms": "--alpha-ms",
+    "models.0.beta_ms": "--beta-ms",
+    "streams.0.load": "--load",
+    "streams.0.limit_ms": "--slo-ms",
+    "streams.0.arrivals": "--arrivals",
+}
+"""Where the options stand in a scenario, whose checks are theirs."""
+
 _PolicyName = Literal[
     "headrace", "fifo", "triton", "clipper", "nexus", "clockwork", "symphony"
 ]
@@ -43,10 +59,10 @@ _PolicyName = Literal[
 class Shape:
     """A pool of equal workers and equal models, asked for equally often."""
 
-    workers: int | None = None
+    workers: Pieces = None
     """GPU workers [default: 1]."""
 
-    models: int | None = None
+    models: Pieces = None
     """Models, asked for equally often [default: 1]."""
 
     alpha_ms: float | None = None
@@ -55,7 +71,7 @@ class Shape:
     beta_ms: float | None = None
     """Part of a run per row [default: 0.25]."""
 
-    max_batch: int | None = None
+    max_batch: Pieces = None
     """Most rows in a run [default: 32]."""
 
     slo_ms: float | None = None
@@ -67,7 +83,7 @@ class Shape:
     arrivals: str | None = None
     """poisson, even, gamma:CV2, or trace:FILE [default: poisson]."""
 
-    seconds: float | None = None
+    seconds: Annotated[float | None, Parameter(validator=_SECONDS)] = None
     """Virtual time [default: 10]."""
 
 
@@ -78,7 +94,7 @@ class Changes:
     policy: _PolicyName | None = None
     """The product's own, or another system's batching [default: headrace]."""
 
-    seed: int | None = None
+    seed: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
     """Of all dice [default: 0]."""
 
     admission: bool | None = None
@@ -119,8 +135,11 @@ def simulate_pool(  # noqa: PLR0913 - one parameter per option
     console = Console(stderr=True)
     if mlperf is not None:
         return _mlperf(described, mlperf, console, as_json=as_json)
-    if report is not None and report.suffix not in {".html", ".png"}:
-        raise UsageError(f"--report {report}: name a .html or a .png file")
+    if report is not None:
+        if report.suffix not in {".html", ".png"}:
+            raise UsageError(f"--report {report}: name a .html or a .png file")
+        with usable("report", report, "name another file with --report"):
+            report.touch()
     runs = _runs(described, _factors(sweep), compare=compare, console=console)
     if report is not None:
         from headrace.simulation.report import write_report  # noqa: PLC0415 - slow
@@ -145,7 +164,10 @@ def _described(path: Path | None, shape: Shape) -> Scenario:
         if given:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise UsageError(f"{names}: the scenario's file says that already")
-        return read_scenario(path)
+        try:
+            return read_scenario(path)
+        except SetupError as error:
+            raise UsageError(str(error)) from error
     workers = given.get("workers", 1)
     model = {"name": "model", "count": given.get("models", 1)}
     model |= _named(given, alpha_ms="alpha_ms", beta_ms="beta_ms")
@@ -164,7 +186,10 @@ def _described(path: Path | None, shape: Shape) -> Scenario:
     try:
         return Scenario.model_validate(told)
     except ValidationError as error:
-        raise UsageError(explained(error)) from error
+        text = explained(error)
+        for place, option in _OPTIONS.items():
+            text = text.replace(place, option)
+        raise UsageError(text) from error
 
 
 def _named(given: dict[str, Any], **names: str) -> dict[str, Any]:
@@ -179,7 +204,7 @@ def _factors(sweep: str | None) -> list[float]:
         factors = [float(word) for word in sweep.split(",")]
     except ValueError:
         factors = []
-    if not factors or min(factors) <= 0:
+    if not factors or not all(0 < factor < math.inf for factor in factors):
         raise UsageError(f"--sweep {sweep}: say multiples of the load, as 0.5,1,2")
     return factors
 

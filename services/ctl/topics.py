@@ -23,7 +23,7 @@ from headrace.broker import (
 from headrace.domain import QueueLoad
 from headrace.errors import UndecodableRecord
 from headrace.wire import Heartbeat, Topics, decode_json
-from services.ctl.where import bootstrap_servers, topic_prefix
+from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["QueueRow", "queues", "topics"]
 
@@ -68,7 +68,7 @@ def topics(
     output
         table, or json.
     """
-    connection = KafkaConnection(bootstrap_servers(bootstrap, data), "headrace-ctl")
+    connection = kafka(bootstrap, data)
     names = Topics(topic_prefix(), pool)
     beginning = names.requests("")
     depths = group_depth(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import signal
@@ -18,6 +17,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from headrace.broker import KafkaConnection, reach
 from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import SetupError
@@ -29,6 +29,7 @@ from services.ctl.installation import (
     KafkaPlace,
     reserve_ports,
 )
+from services.ctl.options import PORT_MAX, Port, Processes, usable, writable_folder
 from services.ctl.readiness import await_ready
 from services.ctl.running import (
     DATA_FOLDER,
@@ -38,6 +39,7 @@ from services.ctl.running import (
 )
 from services.ctl.supervision import Service, Supervision
 from services.ctl.supervisor import Restarted, Supervisor
+from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
 
 __all__ = ["down", "up"]
 
@@ -68,7 +70,7 @@ class Options:
     lanes
         Independent shards of the traffic.
     data
-        Folder that keeps the queue over restarts.
+        Folder that keeps the queue over restarts [default: .headrace].
     ephemeral
         Keep nothing: a temporary folder in place of DATA.
     as_json
@@ -76,13 +78,13 @@ class Options:
     """
 
     models: Path | None = None
-    http_port: int = 8000
-    kafka_port: int = 9092
-    ingress: int = 1
-    formers: int = 1
-    workers: int = 1
-    lanes: int = 1
-    data: Path = DATA_FOLDER
+    http_port: Port = 8000
+    kafka_port: Port = 9092
+    ingress: Processes = 1
+    formers: Processes = 1
+    workers: Processes = 1
+    lanes: Processes = 1
+    data: Path | None = None
     ephemeral: Annotated[bool, Parameter(negative=())] = False
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
 
@@ -92,9 +94,8 @@ def up(options: Options = Options()) -> int:
 
     With KAFKA_BOOTSTRAP_SERVERS set, that cluster is used and none is started.
     """
-    counts = _checked(
-        Counts(options.ingress, options.formers, options.workers, options.lanes)
-    )
+    counts = Counts(options.ingress, options.formers, options.workers, options.lanes)
+    _check_together(options)
     _allow_many_connections()
     with ExitStack() as stack:
         return _run(options, counts, stack)
@@ -121,26 +122,34 @@ def down(*, data: Path | None = None) -> int:
     return 0
 
 
-def _checked(counts: Counts) -> Counts:
-    for option, count in (
-        ("--ingress", counts.ingress),
-        ("--formers", counts.formers),
-        ("--workers", counts.workers),
-        ("--lanes", counts.lanes),
-    ):
-        if count < 1:
-            raise UsageError(f"{option} is {count}, and at least 1 is needed.")
-    if counts.workers < counts.lanes:
+def _check_together(options: Options) -> None:
+    """Raises UsageError where options that are right alone do not fit."""
+    lanes = options.lanes
+    if options.workers < lanes:
         raise UsageError(
-            f"--workers {counts.workers} is too few for --lanes {counts.lanes}, since "
-            f"each lane needs a worker of its own: give --workers {counts.lanes}."
+            f"--workers {options.workers} is too few for --lanes {lanes}, since each "
+            f"lane needs a worker of its own: give --workers {lanes}."
         )
-    if counts.formers > counts.lanes:
+    if options.formers > lanes:
         raise UsageError(
-            f"--formers {counts.formers} is too many for --lanes {counts.lanes}, since "
-            f"a lane has one former: give --lanes {counts.formers}."
+            f"--formers {options.formers} is too many for --lanes {lanes}, since a "
+            f"lane has one former: give --lanes {options.formers}."
         )
-    return counts
+    if options.ephemeral and options.data is not None:
+        raise UsageError(
+            "--ephemeral keeps nothing and --data keeps the queue: give one of them."
+        )
+    if not options.http_port:
+        return
+    last = options.http_port + options.ingress - 1
+    wanted = f"--http-port {options.http_port} with --ingress {options.ingress}"
+    if last > PORT_MAX:
+        raise UsageError(f"{wanted} would need port {last}; the last is {PORT_MAX}.")
+    if options.http_port <= options.kafka_port <= last and not kafka_elsewhere():
+        raise UsageError(
+            f"{wanted} takes ports {options.http_port} to {last}, which "
+            f"--kafka-port {options.kafka_port} is one of: choose another."
+        )
 
 
 def _allow_many_connections() -> None:
@@ -180,39 +189,31 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
 
 def _data_folder(options: Options, stack: ExitStack) -> Path:
     if options.ephemeral:
-        folder = Path(tempfile.mkdtemp(prefix=EPHEMERAL_PREFIX))
+        with usable("temporary folder", tempfile.gettempdir(), "set TMPDIR"):
+            folder = Path(tempfile.mkdtemp(prefix=EPHEMERAL_PREFIX))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
-    data = options.data
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SetupError(
-            f"The data folder {data} cannot be used ({error.strerror}): choose "
-            f"another one with --data."
-        ) from error
-    return data.absolute()
+    data = options.data or DATA_FOLDER
+    return writable_folder("data folder", data, "name another one with --data")
 
 
 def _models_folder(models: Path | None, data: Path) -> Path:
-    if models is None:
-        folder = data / "models"
-        folder.mkdir(exist_ok=True)
-        return folder
-    if not models.is_dir():
-        raise SetupError(
-            f"The models folder {models} is no folder: create it, or name another "
-            f"one with --models."
-        )
-    return models.absolute()
+    folder = data / "models" if models is None else models
+    remedy = "create it, or name another one with --models"
+    with usable("models folder", folder, remedy):
+        if models is None:
+            folder.mkdir(exist_ok=True)
+        next(folder.iterdir(), None)
+        return folder.absolute()
 
 
 def _kafka(
     options: Options, data: Path, console: Console, stack: ExitStack
 ) -> tuple[KafkaPlace | None, str]:
     """The embedded broker, started, or the address of another cluster."""
-    elsewhere = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    elsewhere = kafka_elsewhere()
     if elsewhere:
+        reach(KafkaConnection(elsewhere, "headrace-ctl"), KAFKA_ANSWERS_WITHIN_S)
         console.say(f"using Apache Kafka at {elsewhere}")
         return None, elsewhere
     settings = KafkaSettings(

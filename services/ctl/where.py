@@ -5,25 +5,52 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headrace.broker import KafkaConnection, reach
 from headrace.errors import SetupError
+from services.ctl.options import checked_url
 from services.ctl.running import DATA_FOLDER, Document, find_running
 
-__all__ = ["bootstrap_servers", "ingress_url", "topic_prefix"]
+__all__ = [
+    "KAFKA_ANSWERS_WITHIN_S",
+    "ingress_url",
+    "kafka",
+    "kafka_elsewhere",
+    "topic_prefix",
+]
+
+KAFKA_ANSWERS_WITHIN_S = 5.0
 
 
 def ingress_url(url: str | None, data: Path | None) -> str:
     """Base address of an ingress: the option's, HEADRACE_URL's, or a running one's.
 
-    Raises SetupError if there is none.
+    Raises SetupError if there is none, UsageError for what is no address.
     """
-    named = url or os.environ.get("HEADRACE_URL")
-    return named.rstrip("/") if named else _running(data, "--url").http[0]
+    for text, source in (
+        (url, "--url"),
+        (os.environ.get("HEADRACE_URL"), "HEADRACE_URL"),
+    ):
+        if text:
+            return checked_url(text, source=source)
+    return _running(data, "--url").http[0]
 
 
-def bootstrap_servers(named: str | None, data: Path | None) -> str:
-    """As :func:`ingress_url`, for Kafka and KAFKA_BOOTSTRAP_SERVERS."""
-    named = named or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    return named or _running(data, "--bootstrap").bootstrap_servers
+def kafka(
+    named: str | None, data: Path | None, client_id: str = "headrace-ctl"
+) -> KafkaConnection:
+    """As :func:`ingress_url`, for Kafka and KAFKA_BOOTSTRAP_SERVERS; a broker has
+    answered there. Raises SetupError."""
+    servers = named or kafka_elsewhere()
+    if not servers:
+        servers = _running(data, "--bootstrap").bootstrap_servers
+    connection = KafkaConnection(servers, client_id)
+    reach(connection, KAFKA_ANSWERS_WITHIN_S)
+    return connection
+
+
+def kafka_elsewhere() -> str:
+    """Address of the cluster to use in place of an embedded one, or nothing."""
+    return os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip()
 
 
 def _running(data: Path | None, option: str) -> Document:

@@ -27,6 +27,7 @@ from headrace.broker.interface import (
 )
 from headrace.broker.leader import KafkaLeader, LeaderSettings
 from headrace.broker.producer import Compression, KafkaProducer, ProducerSettings
+from headrace.broker.reach import reach
 from headrace.broker.reader import KafkaReader, ReaderSettings
 from headrace.broker.tail import tail
 from headrace.broker.threads import (
@@ -71,6 +72,7 @@ __all__ = [
     "commits_partition",
     "decode_commit",
     "group_depth",
+    "reach",
     "records_at",
     "records_since",
     "tail",

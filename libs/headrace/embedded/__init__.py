@@ -8,7 +8,7 @@ metadata request. All calls block.
 from headrace.embedded.broker import EmbeddedKafka, KafkaSettings, RunningKafka
 from headrace.embedded.jars import KAFKA_VERSION, cache_folder, missing_jars
 from headrace.embedded.java import find_java
-from headrace.embedded.ports import holder_of
+from headrace.embedded.ports import port_error
 from headrace.embedded.process import TiedProcess
 
 __all__ = [
@@ -19,6 +19,6 @@ __all__ = [
     "TiedProcess",
     "cache_folder",
     "find_java",
-    "holder_of",
     "missing_jars",
+    "port_error",
 ]

@@ -61,7 +61,7 @@ def _priority(value: object) -> object:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class LossSection(_Section):
@@ -300,7 +300,7 @@ def read_scenario(path: Path) -> Scenario:
     try:
         with path.open("rb") as file:
             return Scenario.model_validate(tomllib.load(file))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SetupError(f"scenario {path} cannot be read: {error}") from error
     except ValidationError as error:
         raise SetupError(f"scenario {path}: {explained(error)}") from error

@@ -11,9 +11,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import httpx
 import msgspec
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich import box
 from rich.console import Console
 from rich.progress import (
@@ -31,6 +34,7 @@ from headrace.errors import SetupError
 from services.ctl.demo import models
 from services.ctl.demo.load import Sent, percentile_ms, send_all
 from services.ctl.demo.tasks import Task, Verdict, tasks
+from services.ctl.options import usable, writable_folder
 from services.ctl.running import DATA_FOLDER, Document
 
 __all__ = ["demo"]
@@ -39,6 +43,8 @@ _JSON_VARIABLE = "HEADRACE_DEMO_JSON"
 _READY_WITHIN_S = 120.0
 _STOPS_WITHIN_S = 22.0
 _LAST_LINES = 5
+
+Connections = Annotated[int, Parameter(validator=Number(gte=1, lte=4096))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Figures:
     throughput: float
 
 
-def demo(*, connections: int = 64) -> int:
+def demo(*, connections: Connections = 64) -> int:
     """Start the platform, send real inputs to three real models, print the figures.
 
     The first run fetches two models (38 MB) and trains the third. With
@@ -67,14 +73,17 @@ def demo(*, connections: int = 64) -> int:
         How many clients send at the same time.
     """
     console = Console()
-    repository = models.prepare(DATA_FOLDER.absolute(), say=console.print)
+    figures = _figures_file()
+    data = writable_folder("folder", DATA_FOLDER, "start it from another one")
+    repository = models.prepare(data, say=console.print)
     todo = tasks(repository)
     with ExitStack() as stack:
         with console.status("starting Kafka and the services"):
             document = stack.enter_context(_platform(repository.models))
         results = _ask_all(todo, document, connections, console)
     _show(results, console)
-    _write_json(results)
+    if figures is not None:
+        _write_json(results, figures)
     problems = [text for result in results for text in result.problems()]
     for text in problems:
         console.print(text, style="red")
@@ -229,8 +238,16 @@ def _show(results: Sequence[_Result], console: Console) -> None:
         console.print(f"{result.task.model}: {result.verdict.sample}")
 
 
-def _write_json(results: Sequence[_Result]) -> None:
-    path = os.environ.get(_JSON_VARIABLE)
-    if path:
-        figures = [result.figures for result in results]
-        Path(path).write_bytes(msgspec.json.encode({"models": figures}) + b"\n")
+def _figures_file() -> Path | None:
+    """Refused before the run, not after it."""
+    named = os.environ.get(_JSON_VARIABLE)
+    if not named:
+        return None
+    with usable("file of figures", named, f"name another one in {_JSON_VARIABLE}"):
+        Path(named).touch()
+        return Path(named)
+
+
+def _write_json(results: Sequence[_Result], path: Path) -> None:
+    figures = [result.figures for result in results]
+    path.write_bytes(msgspec.json.encode({"models": figures}) + b"\n")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from services.ctl.__main__ import main
 
 
 def headrace(
@@ -44,49 +48,156 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
         assert f" {command} " in done.stdout
 
 
+NOWHERE = "http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (
-            ["up", "--lanes", "2"],
+            "up --lanes 2",
             "--workers 1 is too few for --lanes 2, since each lane needs a worker",
         ),
         (
-            ["up", "--formers", "2"],
+            "up --formers 2",
             "--formers 2 is too many for --lanes 1, since a lane has one former",
         ),
-        (["up", "--ingress", "0"], "--ingress is 0, and at least 1 is needed."),
-        (["up", "--bogus"], "Unknown option: --bogus."),
-        (["infer", "m", "--input", "no-such-file"], "no-such-file cannot be read"),
-        (["audit", "--from", "yesterday"], "--from yesterday is no instant: write"),
-        (["audit", "--to", "-2h"], "--to -2h is not after --from -1h."),
-        (["deadletters", "redrive"], "name at least one request"),
-        (["deadletters", "list", "--last", "0"], "--last is 0, and at least 1 is"),
-        (["deadletters", "list", "--reason", "x"], "Invalid value"),
-        (["explain"], 'Command "explain" parameter NAME requires an argument.'),
+        ("up --ingress 0", 'Invalid value "0" for --ingress. Must be >= 1.'),
+        ("up --workers -2", 'Invalid value "-2" for --workers. Must be >= 1.'),
+        ("up --workers 999999", 'Invalid value "999999" for --workers. Must be <='),
+        ("up --http-port 99999", 'Invalid value "99999" for --http-port. Must be <='),
+        ("up --kafka-port 70000", 'Invalid value "70000" for --kafka-port. Must be'),
+        ("up --kafka-port -5", 'Invalid value "-5" for --kafka-port. Must be >= 0.'),
+        (
+            "up --http-port 65535 --ingress 2",
+            "--http-port 65535 with --ingress 2 would need port 65536; the last is",
+        ),
+        (
+            "up --http-port 9091 --ingress 2",
+            "--http-port 9091 with --ingress 2 takes ports 9091 to 9092, which",
+        ),
+        (
+            "up --ephemeral --data kept",
+            "--ephemeral keeps nothing and --data keeps the queue: give one of them.",
+        ),
+        (
+            "up --data file",
+            "The data folder file cannot be used (File exists): name another one",
+        ),
+        (
+            "up --data file/below",
+            "The data folder file/below cannot be used (Not a directory)",
+        ),
+        (
+            "up --models nowhere",
+            "The models folder nowhere cannot be used (No such file or directory): cr",
+        ),
+        ("up --models file", "The models folder file cannot be used (Not a directory)"),
+        ("up --bogus", "Unknown option: --bogus."),
+        ("demo --connections 0", 'Invalid value "0" for --connections. Must be >= 1.'),
+        ("infer m -i no-such-file", "no-such-file cannot be read: No such file"),
+        ("infer m -i .", ". cannot be read: Is a directory."),
+        ("infer m -i file", "file holds no JSON: 'utf-8' codec can't decode"),
+        ("infer m -i {bad", "--input holds no JSON: Expecting property name"),
+        ('infer m -i {"inputs":1}', "--input holds no request: a list"),
+        ("infer m -i X=1 -i X=2", "input 'X' is given more than once."),
+        ("infer m --url http://h:x", "--url 'http://h:x' is no address: write http:"),
+        ("infer m --url http://h:99999", "--url 'http://h:99999' is no address"),
+        ("infer m --url ftp://h", "--url 'ftp://h' is no address"),
+        ("audit --from yesterday", "--from yesterday is no instant: write"),
+        ("audit --to -2h", "--to -2h is not after --from -1h."),
+        ("deadletters redrive", "name at least one request"),
+        ("deadletters list --last 0", 'Invalid value "0" for --last. Must be >= 1.'),
+        ("deadletters list --reason x", "Invalid value"),
+        ("explain", 'Command "explain" parameter NAME requires an argument.'),
+        ("simulate --workers 0", 'Invalid value "0" for --workers. Must be >= 1.'),
+        ("simulate --seed -1", 'Invalid value "-1" for --seed. Must be >= 0.'),
+        ("simulate --seconds nan", 'Invalid value "nan" for --seconds. Must be <='),
+        ("simulate --load inf", "--load: Input should be a finite number"),
+        ("simulate --alpha-ms -1", "--alpha-ms: Input should be greater than or"),
+        ("simulate --sweep inf", "--sweep inf: say multiples of the load"),
+        ("simulate --scenario file", "scenario file cannot be read: 'utf-8' codec"),
+        (
+            "simulate --report no/x.html",
+            "The report no/x.html cannot be used (No such file or directory)",
+        ),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_status_2(
-    tmp_path: Path, arguments: Sequence[str], sentence: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    sentence: str,
 ) -> None:
-    done = headrace(
-        *arguments, cwd=tmp_path, environment={"HEADRACE_URL": "http://127.0.0.1:9"}
-    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_URL", NOWHERE)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["headrace", *arguments.split()])
+    (tmp_path / "file").write_bytes(b"\xe9x")
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"headrace: {sentence}")
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert said.err.startswith(f"headrace: {sentence}")
+    assert len(said.err.splitlines()) == 1
+
+
+def test_a_url_without_a_scheme_is_taken_for_http(tmp_path: Path) -> None:
+    done = headrace("infer", "m", "--url", "127.0.0.1:9", "-i", "X=1", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"headrace: {NOWHERE} does not answer: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"<html>hello</html>", "answers, but not as an ingress does: JSON is malf"),
+        (b'{"outputs": []}', "answers, but not as an ingress does: Object missing"),
+    ],
+)
+def test_another_server_is_told_from_an_ingress(
+    tmp_path: Path, body: bytes, sentence: str
+) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = headrace(
+            "infer", "m", "--url", url, "-i", '{"inputs": []}', cwd=tmp_path
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"headrace: {url} {sentence}")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_missing_models_folder_is_refused_before_anything_starts(
-    tmp_path: Path,
-) -> None:
-    done = headrace("up", "--models", "nowhere", cwd=tmp_path)
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+    done = headrace(
+        *("up", "--ephemeral", "--http-port", "0"),
+        cwd=tmp_path,
+        environment={"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"},
+    )
 
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "headrace: The models folder nowhere is no folder: create it, or name another "
-        "one with --models.\n"
+        f"headrace: No Apache Kafka answers at 127.0.0.1:{port} (Connect to "
+        f"ipv4#127.0.0.1:{port} failed: Connection refused): start it, or correct the "
+        "address.\n"
     )
 
 

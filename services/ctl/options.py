@@ -1,0 +1,67 @@
+"""Kinds of options that several commands take, and what each refuses."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from services.ctl.errors import UsageError
+
+__all__ = [
+    "PORT_MAX",
+    "Amount",
+    "Port",
+    "Processes",
+    "checked_url",
+    "usable",
+    "writable_folder",
+]
+
+PORT_MAX = 65_535
+_PROCESSES_MAX = 256
+
+Amount = Annotated[int, Parameter(validator=Number(gte=1))]
+Port = Annotated[int, Parameter(validator=Number(gte=0, lte=PORT_MAX))]
+Processes = Annotated[int, Parameter(validator=Number(gte=1, lte=_PROCESSES_MAX))]
+"""Of one service on this machine."""
+
+
+def checked_url(text: str, *, source: str) -> str:
+    """A base address of HTTP without a slash at its end; ``host:port`` alone is taken
+    for http. Raises UsageError, naming ``source``."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        is_good = is_http and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        is_good = False
+    if not is_good or not url.isprintable() or " " in url:
+        raise UsageError(f"{source} {text!r} is no address: write http://HOST:PORT.")
+    return url.rstrip("/")
+
+
+def writable_folder(what: str, folder: Path, remedy: str) -> Path:
+    """``folder`` made and tried, as an absolute path; raises as :func:`usable`."""
+    with usable(what, folder, remedy):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder.absolute()
+
+
+@contextmanager
+def usable(what: str, place: str | Path, remedy: str) -> Iterator[None]:
+    """Raises UsageError for what the system says of a file or folder."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"The {what} {place} cannot be used ({error.strerror}): {remedy}."
+        ) from error
