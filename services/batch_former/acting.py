@@ -9,6 +9,7 @@ from typing import assert_never, cast
 from headrace.broker import Admin, TopicPartition
 from headrace.delivery.decisions import (
     Alarm,
+    Cancelled,
     Commit,
     Decision,
     DropLane,
@@ -98,6 +99,8 @@ class Acting:
                 self._measuring.alarmed(owned.lane, event)
                 # A name of the log's list, by the decision's own promise.
                 self._log.warning(cast(LogEvent, event), lane=owned.lane, **facts)
+            case Cancelled(request=request):
+                self._measuring.cancelled(request)
             case Rejoin():
                 self.rejoins = True
             case DropLane():

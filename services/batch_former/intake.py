@@ -17,7 +17,7 @@ from headrace.delivery.events import (
     StatusAdvanced,
     VersionsChanged,
 )
-from headrace.domain import Done, Request, RequestRead
+from headrace.domain import Done, Request, RequestRead, RequestRejected
 from headrace.errors import UndecodableRecord
 from headrace.registry import Catalog
 from headrace.telemetry import get_log
@@ -180,7 +180,9 @@ class Intake:
             read = decode(record)
             if isinstance(read, RequestRead):
                 last = read.request
-            elif early.holds(read, key, each, now_us):
+            elif isinstance(read, RequestRejected) and early.holds(
+                read, key, each, now_us
+            ):
                 continue
             decisions = route.owned.core.handle(read, now_us)
             if decisions:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.delivery.decisions import WriteBatch
-from headrace.domain import DeadLetter, Done, HopsMeasured, Terminal
+from headrace.domain import DeadLetter, Done, HopsMeasured, Reason, Request, Terminal
 from headrace.telemetry import FormerMetrics, LogEvent, ProcessMetrics, get_log
 from headrace.wire import Topics
 
@@ -142,6 +142,10 @@ class Measuring:
             _, priority = self._topics.lane_and_priority(partition)
             labels = model, priority.name.lower(), reason.value
             self._metrics.refused.labels(*labels).inc(count)
+
+    def cancelled(self, request: Request) -> None:
+        name = request.priority.name.lower()
+        self._metrics.refused.labels(request.model, name, Reason.CANCELLED.value).inc()
 
     def dead_letters(self, letters: Iterable[DeadLetter]) -> None:
         counts = Counter((each.model, each.reason) for each in letters)

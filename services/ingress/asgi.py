@@ -65,7 +65,12 @@ class InferenceApp:
                 return
         if not exchange.response_complete:
             handler.finish(exchange, body)
-        payload = await exchange.answer
+        async with asyncio.TaskGroup() as tasks:
+            leaving = tasks.create_task(self._leave(receive, exchange))
+            payload = await exchange.answer
+            leaving.cancel()
+        if not exchange.status:
+            return
         headers = header_list(exchange.fields)
         headers.append((b"content-length", b"%d" % len(payload)))
         if not is_whole:
@@ -78,6 +83,15 @@ class InferenceApp:
             }
         )
         await send({"type": "http.response.body", "body": payload})
+
+    async def _leave(self, receive: Receive, exchange: _AsgiExchange) -> None:
+        """End the request when its client has gone; for as long as it waits."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not exchange.response_complete:
+            exchange.response_complete = True
+            self._handler.client_left(exchange)
+            exchange.answer.set_result(b"")
 
     async def _read(
         self, request: Request, exchange: _AsgiExchange, body: bytearray

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.domain import Priority, ServedVersion
 
 if TYPE_CHECKING:
+    from headrace.broker import Producer
     from services.ingress.fleet import Destination
     from services.ingress.head import Head
     from services.ingress.parsing import WantedOutput
@@ -31,6 +32,7 @@ class Exchange(ABC):
         "head",
         "lane",
         "limit_us",
+        "outlet",
         "priority",
         "refusal",
         "request_id",
@@ -44,6 +46,8 @@ class Exchange(ABC):
 
     head: Head
     wanted: tuple[WantedOutput, ...]
+    outlet: Producer
+    """What its record went through, once it did."""
 
     def __init__(self, request_id: str, started_us: int) -> None:
         self.request_id = request_id

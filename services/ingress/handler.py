@@ -147,10 +147,13 @@ class Handler:
             self.refuse(exchange, refusal)
 
     def client_left(self, exchange: Exchange) -> None:
-        """The connection is gone. A request in the log is waited for all the same, so
-        that what is in flight stays counted until it ends."""
+        """The connection is gone: nobody waits any more, and what is queued need not
+        run."""
         self._release(exchange)
         self.outcomes.cancelled(exchange)
+        self._deadlines.drop(exchange)
+        if self.waiters.give_up(exchange, Unclaimed.CANCELLED):
+            self._outbox.cancel(exchange)
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         """Answer with ``refusal``, count it and log it."""

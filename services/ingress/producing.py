@@ -7,6 +7,7 @@ record leaves at once, with 1 ms many share a request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from headrace.broker import Delivery, Producer
 from headrace.clock import Clock
 from headrace.domain import Reason
 from headrace.errors import BusError, BusTimeout, RequestError
-from headrace.wire import NewRequest, RequestEncoder, Topics
+from headrace.wire import NewRequest, RequestEncoder, Topics, cancel_headers
 from headrace.wire.headers import X_REQUEST_ID
 from services.ingress.exchange import Exchange
 from services.ingress.parsing import Parsed
@@ -119,6 +120,7 @@ class Outbox:
             headers.append((X_REQUEST_ID, x_request_id))
         is_busy = self._switch.count(now_us)
         producer = self._producers.busy if is_busy else self._producers.quiet
+        exchange.outlet = producer
         producer.produce(
             self._topics.requests(served.model),
             self._topics.request_partition(lane, exchange.priority),
@@ -126,6 +128,27 @@ class Outbox:
             headers=headers,
             on_delivery=partial(self._delivered, exchange),
         )
+
+    def cancel(self, exchange: Exchange) -> None:
+        """Take back what :meth:`send` wrote, behind it: by another producer the cancel
+        could come first. A cancel that the log refuses leaves the request to run."""
+        served, reply_to = exchange.served, self._encoder.reply_to
+        assert served is not None
+        assert reply_to is not None
+        headers = cancel_headers(
+            exchange.request_id,
+            exchange.tenant,
+            reply_to,
+            source=self._encoder.source,
+            log_us=self._to_log_us(self._clock.now_us()),
+        )
+        with suppress(BusError):
+            exchange.outlet.produce(
+                self._topics.requests(served.model),
+                self._topics.request_partition(exchange.lane, exchange.priority),
+                None,
+                headers=headers,
+            )
 
     def _delivered(self, exchange: Exchange, delivery: Delivery) -> None:
         error = delivery.error

@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 
 from headrace.domain import Reason
 from services.ingress.answers import identity_fields, refusal_answer
+from services.ingress.departure import Departure
 from services.ingress.exchange import Exchange
 from services.ingress.handler import Handler
 from services.ingress.head import read_target, read_x_request_id
@@ -161,7 +162,20 @@ class InferenceProtocol(HttpToolsProtocol):
             return False
         if self._parting is None:
             cycle.keep_alive = False
+        if self.parser.get_http_version() == "1.1":
+            Departure(self.transport, self.loop, self._is_awaited).suspect(
+                self.handler.limits.http_half_closed_ms / 1000
+            )
         return True
+
+    def _is_awaited(self) -> bool:
+        """Whether the next bytes to be written begin an answer."""
+        cycle = self.cycle
+        return cycle is not None and not (
+            cycle.response_complete
+            if isinstance(cycle, HotExchange)
+            else cycle.response_started
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:

@@ -42,6 +42,11 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     http_linger_ms: PositiveInt = 5_000
     """How long the rest of an answered request's body is read and dropped."""
 
+    http_half_closed_ms: PositiveInt = 250
+    """A client that ends its side while it waits may have closed, or only ask no more.
+    After so long an interim response (100) finds out; one that has closed resets the
+    connection, and its request is cancelled."""
+
     http_keep_alive_ms: PositiveInt = 75_000
     """A connection that sends no complete head for so long is closed."""
 

@@ -90,6 +90,8 @@ class Unclaimed(StrEnum):
     """It came after the one that answered."""
     LATE = "late"
     """Its request had been answered without a reply."""
+    CANCELLED = "cancelled"
+    """Its client had gone."""
     UNKNOWN = "unknown"
 
 
@@ -126,11 +128,11 @@ class Waiters(Generic[WaiterT]):
         self._remember(request_id, Unclaimed.DUPLICATE)
         return waiter
 
-    def give_up(self, waiter: WaiterT) -> bool:
-        """Stop waiting; whether it was waiting."""
+    def give_up(self, waiter: WaiterT, why: Unclaimed = Unclaimed.LATE) -> bool:
+        """Stop waiting; whether it was waiting. ``why``: what a later reply is."""
         if self._waiting.pop(waiter.request_id, None) is None:
             return False
-        self._remember(waiter.request_id, Unclaimed.LATE)
+        self._remember(waiter.request_id, why)
         return True
 
     def _remember(self, request_id: str, as_what: Unclaimed) -> None:

@@ -113,8 +113,13 @@ def _concerns(event: Event, request: Request) -> bool:
                 for topic, partition, offset in sources
             )
         case Cancelled():
-            named = (request.asked.tenant, request.asked.id)
-            return named == (event.tenant, event.id)
+            asked = request.asked
+            named = (asked.tenant, asked.id, asked.address)
+            return asked.made_by_us and named == (
+                event.tenant,
+                event.id,
+                event.address,
+            )
         case _:
             return False
 

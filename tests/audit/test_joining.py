@@ -8,6 +8,7 @@ from headrace.audit import Audit, AuditLimits, Counts, Kind, Report
 from headrace.audit.events import Cancelled, Ended, Event, Ran
 from headrace.domain import ReplyAddress, Source
 from tests.audit.builders import (
+    ADDRESS,
     JOB,
     LIMITS,
     MS,
@@ -75,7 +76,7 @@ def test_what_has_no_deadline_stays_pending() -> None:
     [
         answered(0, 90, "r0", digest=None),
         buried(0, 90, Source(REQUESTS, 0, 0)),
-        Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "t"),
+        Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "t", ADDRESS),
         Ended(Source("h.completions.p", 0, 0), 90 * MS, REQUESTS, 0, ((0, 3),)),
     ],
 )
@@ -91,13 +92,21 @@ def test_whatever_ends_a_request_is_evidence(evidence: Event) -> None:
         answered(0, 90, "r0", partition=1),
         resulted(0, 90, Source(REQUESTS, 0, 1)),
         buried(0, 90, Source(REQUESTS, 1, 0)),
-        Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "other"),
+        Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "other", ADDRESS),
+        Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "t", JOB),
         Ended(Source("h.completions.p", 0, 0), 90 * MS, REQUESTS, 0, ((1, 3),)),
         Ran(Source("h.completions.p", 0, 0), 90 * MS, (Source(REQUESTS, 0, 0),)),
     ],
 )
 def test_what_belongs_to_another_request_is_none(beside: Event) -> None:
     told = report(asked(0, 0), beside)
+
+    assert found(told) == {Kind.UNANSWERED: ["r0"]}
+
+
+def test_a_cancel_does_not_end_what_was_put_there_by_hand() -> None:
+    cancelled = Cancelled(Source(REQUESTS, 0, 7), 90 * MS, "r0", "t", ADDRESS)
+    told = report(asked(0, 0, made_by_us=False), cancelled)
 
     assert found(told) == {Kind.UNANSWERED: ["r0"]}
 

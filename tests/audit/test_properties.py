@@ -43,7 +43,8 @@ def requests(draw: st.DrawFn, partition: int) -> list[Event]:
         at_ms += draw(STEPS_MS)
         place = Source(REQUESTS, partition, offset)
         if draw(st.integers(0, 7)) == 0:
-            events.append(Cancelled(place, at_ms * MS, draw(IDS), "t"))
+            address = draw(st.sampled_from([ADDRESS, JOB, None]))
+            events.append(Cancelled(place, at_ms * MS, draw(IDS), "t", address))
             continue
         deadline_ms = draw(st.sampled_from([None, 100, 5000]))
         made_by_us = draw(st.booleans())

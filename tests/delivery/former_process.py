@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from headrace.delivery import Lane, LaneState
 from headrace.delivery.decisions import (
     Alarm,
+    Cancelled,
     Commit,
     Decision,
     DropLane,
@@ -250,6 +251,8 @@ class FormerProcess(Process):
                 self._drop()
             case Rejoin():
                 self._rejoin_soon()
+            case Cancelled():
+                pass  # its record is the evidence
             case Alarm(event=event):
                 self.world.alarms.append(event)
             case _:

@@ -16,7 +16,7 @@ from headrace.domain import (
     Terminal,
 )
 from tests.delivery.builders import TOPICS
-from tests.delivery.records import Ask, Reply
+from tests.delivery.records import Ask, Cancel, Reply
 
 if TYPE_CHECKING:
     from tests.delivery.broker import Partition
@@ -29,7 +29,7 @@ class History:
     """The evidence of every request, as it lands in the log (§13 of the protocol)."""
 
     def __init__(self) -> None:
-        self.asked: dict[Partition, list[Ask]] = defaultdict(list)
+        self.asked: dict[Partition, list[Ask | Cancel]] = defaultdict(list)
         self.successes: dict[str, int] = defaultdict(int)
         self.errors: dict[str, list[Reason]] = defaultdict(list)
         self.letters: dict[str, list[Reason]] = defaultdict(list)
@@ -46,6 +46,9 @@ class History:
         match record:
             case Ask():
                 self.asked[partition].append(record)
+            case Cancel():
+                self.asked[partition].append(record)
+                self.ended.add(record.id)
             case Reply(ids=ids):
                 assert topic == TOPICS.replies or ".results." in topic
                 for each in ids:
@@ -97,7 +100,9 @@ class History:
             self.epochs.append(epoch)
 
     def _ask_at(self, source: Source) -> Ask:
-        return self.asked[source.topic, source.partition][source.offset]
+        ask = self.asked[source.topic, source.partition][source.offset]
+        assert isinstance(ask, Ask)
+        return ask
 
     def _end(self, each: str, what: str) -> None:
         self.visible.setdefault(each, what)

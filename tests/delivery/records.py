@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.delivery.events import RequestRead, RequestRejected
+from headrace.delivery.events import CancelRead, RequestRead, RequestRejected
 from headrace.domain import Reason, ReplyAddress, Request, Source
 from headrace.wire.topics import Topics
 
 if TYPE_CHECKING:
     from tests.delivery.process import Process
 
-__all__ = ["Ask", "BatchRecord", "Reply", "SyncRecord", "record_read"]
+__all__ = ["Ask", "BatchRecord", "Cancel", "Reply", "SyncRecord", "record_read"]
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -26,6 +26,17 @@ class Ask(msgspec.Struct, frozen=True):
     made_by_us: bool = True
     is_rejected: bool = False
     is_overdue: bool = False
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The client of ``ask`` has gone."""
+
+    ask: Ask
+    kind: str = "cancel"
+
+    @property
+    def id(self) -> str:
+        return self.ask.id
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -50,9 +61,11 @@ class BatchRecord(msgspec.Struct, frozen=True):
 
 
 def record_read(
-    ask: Ask, source: Source, reader: Process
-) -> RequestRead | RequestRejected:
+    ask: Ask | Cancel, source: Source, reader: Process
+) -> RequestRead | CancelRead | RequestRejected:
     """The record at ``source`` as ``reader`` decodes it."""
+    if isinstance(ask, Cancel):
+        return CancelRead(source, f"t/{ask.id}@{ask.ask.reply_to}")
     reply_to = ask.reply_to
     if ask.is_rejected:
         return RequestRejected(

@@ -25,7 +25,7 @@ from tests.delivery.faults import FAULTS_UNTIL_US, KINDS, Faults
 from tests.delivery.former_process import FormerProcess
 from tests.delivery.history import History
 from tests.delivery.process import Process
-from tests.delivery.records import Ask
+from tests.delivery.records import Ask, Cancel
 from tests.delivery.scheduler import FifoScheduler
 from tests.delivery.worker_process import WorkerProcess
 
@@ -46,6 +46,7 @@ class World:
         kinds: frozenset[str] | None = None,
         strikes: int | None = None,
         wreckers: bool = True,
+        cancels: float = 0.1,
         run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
         policy: Callable[[Iterator[str]], Scheduler] | None = None,
@@ -73,6 +74,7 @@ class World:
             random.randint(1, 8) if strikes is None else strikes,
         )
         self._wreckers = wreckers
+        self._cancels = cancels
         self._policy = policy
         self.run_us = run_us
         self.status_slow_until_us = 0
@@ -212,8 +214,11 @@ class World:
         self.log.append(partition, ask)
         if ask.made_by_us and random.random() < 0.1:
             self.after(random.randrange(500 * MS), partial(self._again, partition, ask))
+        if ask.made_by_us and not ask.is_rejected and random.random() < self._cancels:
+            leave = partial(self._again, partition, Cancel(ask))
+            self.after(random.randrange(200 * MS), leave)
 
-    def _again(self, partition: tuple[str, int], ask: Ask) -> None:
+    def _again(self, partition: tuple[str, int], ask: Ask | Cancel) -> None:
         self.log.append(partition, ask)
 
     # -- the end

@@ -47,6 +47,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_simulated(folder, "blocker", "1", alpha_ms=800)
     put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)
     put_simulated(folder, "quick", "1", alpha_ms=20, beta_ms=0.1)
+    put_simulated(folder, "lone", "1", alpha_ms=100, beta_ms=1, max_batch=1)
     digits.train(folder / "digits_mlp" / "1" / "model.onnx")
     return folder
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain import (
+    CancelRead,
     Datatype,
     Priority,
     Reason,
     Request,
+    RequestRead,
     Source,
     Tensor,
     TensorSpec,
@@ -21,6 +23,7 @@ from headrace.wire import (
     NewRequest,
     RequestDecoder,
     RequestEncoder,
+    cancel_headers,
     compatibility,
 )
 from headrace.wire._generated import open_inference_pb2 as oip
@@ -224,6 +227,29 @@ DECODERS: list[RequestDecoder] = [
     a_decoder(a_padded_version()),
     a_decoder(a_version(TensorSpec("x", Datatype.BYTES, (-1, 2)))),
 ]
+
+
+def test_a_cancel_names_the_request_that_its_sender_wrote() -> None:
+    request = a_new_request()
+    decoder = a_decoder(a_version())
+    headers, value = INGRESS.encode(request, EPOCH_US)
+    asked = read(decoder, a_record(value, dict(headers)))
+    cancel = cancel_headers(
+        request.id, request.tenant, AN_INGRESS, source="headrace/ingress/0", log_us=7
+    )
+
+    record = a_record(None, dict(cancel))
+    source = Source(record.topic, record.partition, record.offset)
+    assert decoder.decode(record) == CancelRead(source, asked.key)
+
+
+def test_a_record_with_a_value_is_no_cancel() -> None:
+    headers, value = INGRESS.encode(a_new_request(), EPOCH_US)
+    named = {**dict(headers), "ce_type": b"inf.cancel.v1"}
+
+    assert isinstance(
+        a_decoder(a_version()).decode(a_record(value, named)), RequestRead
+    )
 
 
 @given(

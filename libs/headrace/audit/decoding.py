@@ -90,8 +90,11 @@ class EventDecoder:
         headers = dict(record.headers)
         request_id = _readable(headers.get(names.CE_ID))
         tenant = _readable(headers.get(names.TENANT)) or TENANT_DEFAULT
-        if headers.get(names.CE_TYPE) == names.CANCEL_TYPE.encode():
-            return Cancelled(_place(record), record.timestamp_us, request_id, tenant)
+        address = self._address(headers)
+        is_cancel = headers.get(names.CE_TYPE) == names.CANCEL_TYPE.encode()
+        if is_cancel and record.value is None:
+            at_us = record.timestamp_us
+            return Cancelled(_place(record), at_us, request_id, tenant, address)
         model = self._topics.model_of(record.topic)
         timeout_us = self._timeouts_us.get(model, TIMEOUT_DEFAULT_US)
         try:
@@ -105,7 +108,7 @@ class EventDecoder:
             id=request_id,
             tenant=tenant,
             model=model,
-            address=self._address(headers),
+            address=address,
             deadline_us=deadline_us,
             made_by_us=(headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE),
             redriven=names.REDRIVEN in headers,

@@ -95,10 +95,13 @@ class Ran(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False):
+    """It ends the request of an ingress or a publisher that has all three."""
+
     place: Source
     at_us: int
     id: str
     tenant: str
+    address: ReplyAddress | None
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):

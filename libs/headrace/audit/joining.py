@@ -191,7 +191,9 @@ class Audit:
                 self._run(evidence)
             case Cancelled():
                 for life in self._lives.get((evidence.tenant, evidence.id), ()):
-                    self._counts.cancelled += self._settle(life, evidence.at_us)
+                    asked = life.asked
+                    if asked.made_by_us and asked.address == evidence.address:
+                        self._counts.cancelled += self._settle(life, evidence.at_us)
             case _:
                 assert_never(evidence)
 

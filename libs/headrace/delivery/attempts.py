@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -185,6 +185,20 @@ class Attempts:
         else:
             self.settle(entry, done_offset, now_us)
 
+    def cancel(self, entry: Entry, now_us: int) -> None:
+        """Its client wants no answer any more: it ends unless it runs already."""
+        match entry.state:
+            case EntryState.QUEUED:
+                if self._is_open:
+                    self.tell(Withdrawn(entry.request.key), now_us)
+                self._verdicts.cancel(entry)
+            case EntryState.FLYING:
+                entry.is_cancelled = True
+            case EntryState.VERDICT | EntryState.SETTLED:
+                pass
+            case _:
+                assert_never(entry.state)
+
     def forget(self, entry: Entry, now_us: int) -> None:
         """Its record is gone from the log, and from the ledger."""
         if entry.state is EntryState.QUEUED and self._is_open:
@@ -256,6 +270,9 @@ class Attempts:
         refuses what cannot make its deadline.
         """
         assert entry.state is EntryState.FLYING
+        if entry.is_cancelled:
+            self._verdicts.cancel(entry)
+            return
         request = entry.request
         bulk = request.priority is Priority.BULK
         attempt = request.attempt + (toll is not Toll.NOTHING)

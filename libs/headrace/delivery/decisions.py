@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.domain import DeadLetter, Dispatch, Terminal
+from headrace.domain import DeadLetter, Dispatch, Request, Terminal
 
 __all__ = [
     "Alarm",
+    "Cancelled",
     "Commit",
     "CommitEntry",
     "DeadLetter",
@@ -137,6 +138,13 @@ class WriteStale(msgspec.Struct, frozen=True):
     ranges: tuple[tuple[int, int], ...]
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    """A request has ended by its client's cancel, and nothing is written: the cancel's
+    record is the evidence."""
+
+    request: Request
+
+
 class DropLane(msgspec.Struct, frozen=True):
     """The lane is OUT: forget every reader and pending write of it."""
 
@@ -169,6 +177,7 @@ Decision = (
     | WriteReplies
     | WriteDeadLetters
     | WriteStale
+    | Cancelled
     | DropLane
     | Rejoin
     | Alarm

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from headrace.domain import (
+    CancelRead,
     Completion,
     Done,
     DoneMember,
@@ -29,6 +30,7 @@ from headrace.domain import (
 
 __all__ = [
     "Assigned",
+    "CancelRead",
     "ClaimSeen",
     "ClaimWritten",
     "CommitEnded",
@@ -210,6 +212,7 @@ Event = (
     | VersionsChanged
     | RequestRead
     | RequestRejected
+    | CancelRead
     | ReadingLost
     | CompletionsLost
     | SlotHeard

@@ -23,6 +23,7 @@ from headrace.delivery.decisions import (
 )
 from headrace.delivery.events import (
     Assigned,
+    CancelRead,
     ClaimSeen,
     ClaimWritten,
     CommitEnded,
@@ -197,7 +198,7 @@ class Lane:
             case VersionsChanged():
                 self._versions = event
                 self._work.versions_changed(event, now_us)
-            case RequestRejected() | ReadingLost() | CompletionsAt():
+            case RequestRejected() | CancelRead() | ReadingLost() | CompletionsAt():
                 self._read(event, now_us)
             case CompletionsLost():
                 self._completions_lost(event, now_us)
@@ -211,13 +212,17 @@ class Lane:
                 assert_never(event)
 
     def _read(
-        self, event: RequestRejected | ReadingLost | CompletionsAt, now_us: int
+        self,
+        event: RequestRejected | CancelRead | ReadingLost | CompletionsAt,
+        now_us: int,
     ) -> None:
         if self._state not in _READING:
             return
         match event:
             case RequestRejected():
                 self._work.partitions.rejected(event)
+            case CancelRead():
+                self._work.cancels.read(event, now_us)
             case ReadingLost():
                 self._work.partitions.reading_lost(event, now_us)
             case CompletionsAt(position=position):

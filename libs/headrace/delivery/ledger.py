@@ -39,6 +39,7 @@ class Entry:
         "first_flight_us",
         "has_failed",
         "is_alone",
+        "is_cancelled",
         "is_overdue",
         "losses",
         "request",
@@ -65,6 +66,9 @@ class Entry:
 
         self.losses = 0
         """Workers that were lost with it on board."""
+
+        self.is_cancelled = False
+        """Its client wants no answer: it has no next attempt."""
 
         self.suspect = False
         """Its next attempt runs alone: a worker crashed with it on board, or two were
@@ -126,6 +130,11 @@ class Ledger:
             log.entries[offset] = entry
             return None
         return self._enter(log, request)
+
+    def skip(self, source: Source) -> bool:
+        """A record that needs no end was read; False: before, or not for us."""
+        log = self.logs.get(source[:2])
+        return log is not None and log.skip(source.offset)
 
     def lose(self, log: Log, log_start: int, stand_in: Request) -> Entry:
         """Records up to ``log_start`` are gone, unread; ``stand_in``, whose source is

@@ -75,6 +75,12 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     stale_us: NonNegativeInt = 60_000_000
     """An online request that is so far past its deadline gets no reply."""
 
+    cancel_memory_us: PositiveInt = 10_000_000
+    cancels_max: PositiveInt = 10_000
+    """How long, and how many, cancels are remembered that name no request read so far,
+    for one that comes behind them; beyond, the oldest is forgotten and its request
+    runs."""
+
     unsettled_max: PositiveInt = 4_096
     unsettled_bytes_max: PositiveInt = 64 * 1024 * 1024
     span_max: PositiveInt = 65_536

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.delivery.decisions import WriteDeadLetters, WriteReplies, WriteStale
+from headrace.delivery.decisions import (
+    Cancelled,
+    WriteDeadLetters,
+    WriteReplies,
+    WriteStale,
+)
 from headrace.delivery.ledger import Entry, EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
@@ -105,6 +110,17 @@ class Verdicts:
                 entry, refuse.reason, refuse.text, refuse.retry_after_us
             )
         self._end(entry, self._decided, terminal, None)
+
+    def cancel(self, entry: Entry) -> None:
+        """Its client's cancel lies in the log, which is evidence; whoever may ask for
+        the answer later is told."""
+        if self._is_kept(entry):
+            text = "its client cancelled it"
+            terminal = self._terminal(entry, Reason.CANCELLED, text, None)
+            self._end(entry, self._decided, terminal, None)
+        else:
+            self._out.put(Cancelled(entry.request))
+            self._ledger.settle(entry, None)
 
     def commit_sent(self, commit: int) -> None:
         """Every verdict decided so far rides on this commit."""
@@ -212,10 +228,16 @@ class Verdicts:
         reply_to = entry.request.reply_to
         return reply_to is not None and self._topics.is_results_topic(reply_to.topic)
 
+    def _is_kept(self, entry: Entry) -> bool:
+        """Whether an ingress gives its answer to whoever asks for it, errors too."""
+        reply_to = entry.request.reply_to
+        return reply_to is not None and self._topics.is_kept_topic(reply_to.topic)
+
     def _is_item(self, entry: Entry) -> bool:
         """A job's item: its outcome is its result if there is one, else its dead
         letter, so an error among the results would be taken for a result (D9)."""
-        return entry.request.priority is Priority.BULK and self._is_async(entry)
+        is_bulk = entry.request.priority is Priority.BULK
+        return is_bulk and self._is_async(entry) and not self._is_kept(entry)
 
     def _is_stale(self, entry: Entry, now_us: int) -> bool:
         deadline_us = entry.request.deadline_us

@@ -70,6 +70,15 @@ class PartitionLog(Generic[Entry]):
         self._open.append(offset)
         return True
 
+    def skip(self, offset: int) -> bool:
+        """Take note of a record that is settled by being read; False: it was read
+        before."""
+        if not self.read(offset):
+            return False
+        self._settled[offset] = None
+        self._advance()
+        return True
+
     def lose(self, first: int, log_start: int) -> None:
         """Records from ``first`` on are gone from the log, unread. ``first`` stands for
         all of them until it is settled; the reader goes on at ``log_start``."""
@@ -99,6 +108,9 @@ class PartitionLog(Generic[Entry]):
         if offset < self.position and self.entries.pop(offset, None) is None:
             return  # settled before
         self._settled[offset] = done_offset
+        self._advance()
+
+    def _advance(self) -> None:
         while self._open and self._open[0] in self._settled:
             del self._settled[self._open.popleft()]
 

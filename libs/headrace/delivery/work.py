@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from headrace.delivery.attempts import Attempts
+from headrace.delivery.cancels import Cancels
 from headrace.delivery.commits import Commits
 from headrace.delivery.confirming import Confirming
 from headrace.delivery.decisions import Alarm
@@ -84,6 +85,7 @@ class Work:
         self._attempts = attempts = Attempts(
             scheduler=scheduler, ledger=ledger, verdicts=verdicts, limits=limits
         )
+        self.cancels = Cancels(ledger=ledger, attempts=attempts, limits=limits)
         self._slots = Slots(
             worker_slots,
             lane=lane,
@@ -154,6 +156,8 @@ class Work:
         if entry is None:
             return
         entry.is_overdue = event.overdue
+        if self.cancels.overtook(entry, now_us):
+            return
         batch = self.ledger.landed(event.request.source)
         if batch is None or not self._slots.adopt(entry, batch, now_us):
             self._attempts.enqueue(entry, now_us)

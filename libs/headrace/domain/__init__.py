@@ -37,6 +37,7 @@ from headrace.domain.manifest import (
 )
 from headrace.domain.model import BATCH_AXIS_NONE, ModelState, Padding, ServedVersion
 from headrace.domain.outcome import (
+    CancelRead,
     DeadLetter,
     RequestRead,
     RequestRejected,
@@ -54,6 +55,7 @@ __all__ = [
     "VARIABLE",
     "Arrived",
     "BatchEnded",
+    "CancelRead",
     "Completion",
     "Count",
     "Datatype",

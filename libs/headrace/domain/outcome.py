@@ -7,7 +7,7 @@ import msgspec
 from headrace.domain.reason import Reason
 from headrace.domain.request import ReplyAddress, Request, Source
 
-__all__ = ["DeadLetter", "RequestRead", "RequestRejected", "Terminal"]
+__all__ = ["CancelRead", "DeadLetter", "RequestRead", "RequestRejected", "Terminal"]
 
 
 class RequestRead(msgspec.Struct, frozen=True, gc=False):
@@ -15,6 +15,13 @@ class RequestRead(msgspec.Struct, frozen=True, gc=False):
 
     request: Request
     overdue: bool = False
+
+
+class CancelRead(msgspec.Struct, frozen=True):
+    """A record that ends the request with the identity ``key``, wherever it stands."""
+
+    source: Source
+    key: str
 
 
 class RequestRejected(msgspec.Struct, frozen=True):

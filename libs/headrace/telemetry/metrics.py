@@ -123,7 +123,8 @@ class IngressMetrics:
         self.replies = made.counter(
             "headrace_replies",
             "Replies read: first answered a request, duplicate came after the first, "
-            "late after the deadline, unknown named no request of this process",
+            "late after the deadline, cancelled after its client had gone, unknown "
+            "named no request of this process",
             "kind",
         )
         self.lanes_heard = made.gauge(

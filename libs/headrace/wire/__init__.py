@@ -9,6 +9,7 @@ from headrace.wire.batches import (
     encode_batch,
     encode_sync,
 )
+from headrace.wire.cancels import cancel_headers
 from headrace.wire.compatibility import (
     LENGTH,
     ROWS,
@@ -114,6 +115,7 @@ __all__ = [
     "announcement_key",
     "base_topics",
     "batched_shapes",
+    "cancel_headers",
     "check_raw",
     "check_shape",
     "check_size",

@@ -18,6 +18,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from headrace.domain import (
+    CancelRead,
     Datatype,
     Priority,
     Reason,
@@ -32,6 +33,7 @@ from headrace.domain import (
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
+from headrace.wire.cancels import identity
 from headrace.wire.compatibility import (
     LENGTH,
     ROWS,
@@ -77,6 +79,7 @@ and tenants are; then all are forgotten."""
 PRIORITIES = tuple(Priority)
 PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
 
+CANCEL_TYPE = names.CANCEL_TYPE.encode()
 RAW_INPUT_CONTENTS = 7
 CLIENT_ID = 3
 
@@ -103,6 +106,8 @@ class RequestEncoder:
     """Writes the requests of one sender: ``source`` is its ``ce_source``."""
 
     def __init__(self, source: str, reply_to: ReplyAddress | None) -> None:
+        self.source = source
+        self.reply_to = reply_to
         self._constant: list[tuple[str, bytes | None]] = []
         if reply_to:
             self._constant.append((names.REPLY_TOPIC, reply_to.topic.encode()))
@@ -183,7 +188,7 @@ class RequestDecoder:
             tuple[bytes | None, bytes | None], ReplyAddress | None
         ] = {}
 
-    def decode(self, record: Record) -> RequestRead | RequestRejected:
+    def decode(self, record: Record) -> RequestRead | CancelRead | RequestRejected:
         """Raises nothing: what cannot run comes back as a rejection with a reason."""
         headers = dict(record.headers)
         reply_to = None
@@ -246,9 +251,9 @@ class RequestDecoder:
         record: Record,
         headers: Mapping[str, bytes | None],
         reply_to: ReplyAddress | None,
-    ) -> RequestRead:
+    ) -> RequestRead | CancelRead:
         names.check_schema(headers)
-        if record.value is None:
+        if record.value is None and headers.get(names.CE_TYPE) != CANCEL_TYPE:
             raise UndecodableRecord("the record has no value")
         model = self._topics.model_of(record.topic)
         if (named := names.text(headers, names.MODEL)) not in ("", model):
@@ -261,14 +266,15 @@ class RequestDecoder:
                 f"{names.CE_ID} has {len(request_id)} characters, expected 1 to "
                 f"{ID_BYTES_MAX}"
             )
-        version = names.text(headers, names.VERSION)
         tenant = self._tenant(headers)
         source = Source(record.topic, record.partition, record.offset)
+        if record.value is None:
+            return CancelRead(source, identity(tenant, request_id, reply_to))
+        version = names.text(headers, names.VERSION)
         made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         if made_by_us:
             contents = self._ours(headers, record.value, model, version)
-            topic, partition = reply_to or ("", None)
-            key = f"{tenant}/{request_id}@{topic}/{partition}"
+            key = identity(tenant, request_id, reply_to)
         else:
             contents = read_foreign(record.value, model, version, self._version_of)
             key = f"{source.topic}/{source.partition}/{source.offset}"

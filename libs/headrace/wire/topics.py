@@ -13,6 +13,9 @@ from headrace.domain import Priority
 from headrace.errors import RequestError
 
 __all__ = [
+    "JOB_ASYNC",
+    "JOB_KEYED",
+    "KEPT_JOBS",
     "NAME_PATTERN",
     "PRIORITIES",
     "RESERVED_MODELS",
@@ -25,6 +28,11 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """A model, tenant, job, pool or cell name; no dot, so that a topic name parses."""
 
 PRIORITIES = len(Priority)
+
+JOB_ASYNC = "async"
+JOB_KEYED = "keyed"
+KEPT_JOBS = frozenset({JOB_ASYNC, JOB_KEYED})
+"""Jobs whose results are answers that an ingress gives to whoever asks for them."""
 
 RESERVED_MODELS = frozenset({"stats"})
 """Names that a path of the protocol already takes (``/v2/models/stats``)."""
@@ -122,6 +130,10 @@ class Topics(NamedTuple):
         """Whether replies to it are kept for whoever asks later, instead of going to
         an ingress that waits."""
         return topic.startswith(f"{self.prefix}.results.")
+
+    def is_kept_topic(self, topic: str) -> bool:
+        """Whether ingresses give answers out of it (:data:`KEPT_JOBS`)."""
+        return self.is_results_topic(topic) and topic.rpartition(".")[2] in KEPT_JOBS
 
     def is_reply_topic(self, topic: str) -> bool:
         """Whether a request may name it as its reply address."""

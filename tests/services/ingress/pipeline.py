@@ -26,6 +26,7 @@ from headrace.broker import (
     TopicPartition,
 )
 from headrace.domain import (
+    CancelRead,
     Dispatch,
     Load,
     ModelState,
@@ -75,6 +76,7 @@ class Pipeline:
         self.bus = BusSettings(bootstrap_servers=bootstrap_servers, prefix=prefix)
         self.topics = self.bus.topics
         self.requests: list[Request] = []
+        self.cancels: list[CancelRead] = []
         self.headers: dict[str, dict[str, bytes | None]] = {}
         self.former_state: ServiceState | None = ServiceState.READY
         """None: no heartbeats of a former."""
@@ -179,6 +181,9 @@ class Pipeline:
             groups: dict[tuple[str, str, str], list[Request]] = defaultdict(list)
             for record in self._reader.read(1000, 0.02):
                 read = self._decoder.decode(record)
+                if isinstance(read, CancelRead):
+                    self.cancels.append(read)
+                    continue
                 assert isinstance(read, RequestRead), read
                 request = read.request
                 self.requests.append(request)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from headrace.domain import ModelState, Reason
-from headrace.testing import Outage
-from headrace.wire import Role, ServiceState
+from headrace.testing import MemoryBroker, Outage
+from headrace.wire import NewTopic, Record, Role, ServiceState
 from services.ingress.handler import LOG_SILENT_US
 from tests.services.ingress.models import a_version
-from tests.services.ingress.world import BODY, World, a_result, an_error
+from tests.services.ingress.world import BODY, TOPICS, World, a_result, an_error
 
 LIMIT = (b"headrace-timeout-ms", b"400")
 
@@ -252,3 +252,53 @@ def test_a_process_that_stood_still_does_not_blame_the_log() -> None:
     assert world.ask().reason == "overloaded"
     world.wind(2_000_000)
     assert world.ask().reason == "log_unavailable"
+
+
+def cancels(world: World) -> list[Record]:
+    """The records that take a request back."""
+    return [record for record in world.records() if record.value is None]
+
+
+def test_a_client_that_leaves_takes_its_request_with_it() -> None:
+    world = World()
+    exchange = world.ask((b"headrace-tenant", b"a"), (b"headrace-priority", b"bulk"))
+    world.handler.client_left(exchange)
+    world.producer.poll(0)
+
+    (cancel,) = cancels(world)
+    asked = world.records()[0]
+    headers = dict(cancel.headers)
+    assert (cancel.partition, headers["ce_type"]) == (asked.partition, b"inf.cancel.v1")
+    for name in ("ce_id", "inf-tenant", "reply-topic", "reply-partition"):
+        assert headers[name] == dict(asked.headers)[name]
+    assert len(world.handler.waiters) == 0
+    world.wind(6_000_000)
+    world.reply(a_result(exchange))
+    assert exchange.status is None
+
+
+def test_a_client_that_leaves_before_its_body_is_there_cancels_nothing() -> None:
+    world = World()
+    world.handler.client_left(world.begin())
+    assert world.records() == []
+
+
+def test_the_cancel_goes_the_way_of_its_request() -> None:
+    """§9 ◆: another producer's record could come first."""
+    world = World()
+    world.clock.advance(1_000_000)
+    for _ in range(200):
+        world.reply(a_result(world.ask()))
+        world.clock.advance(500)
+    exchange = world.ask()
+    assert exchange.outlet is world.busy
+    world.clock.advance(1_000_000)
+    assert world.ask().outlet is world.producer
+
+    elsewhere = MemoryBroker(world.clock)
+    topic = NewTopic(TOPICS.requests("m"), 4, {})
+    elsewhere.admin().create_topics([topic], 1)
+    exchange.outlet = elsewhere.producer()
+    world.handler.client_left(exchange)
+    assert [r.value for r in elsewhere.records(topic.name, 2)] == [None]
+    assert cancels(world) == []

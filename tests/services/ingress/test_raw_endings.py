@@ -2,14 +2,17 @@
 is no request behind one that is."""
 
 import socket
+import struct
 import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.services.ingress.pipeline import IngressProcess, Pipeline
+from tests.services.ingress.pipeline import IngressProcess, Pipeline, until
 from tests.services.ingress.test_raw_sockets import (
     GOOD,
     PATH,
+    Connection,
     a_json,
     a_request,
     connected,
@@ -107,3 +110,61 @@ def test_rubbish_behind_the_last_request_is_dropped(ingress: IngressProcess) -> 
         answer = client.read()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert client.is_closed()
+
+
+SILENT = "/v2/models/silent/infer"
+HTTP_1_0 = a_request(a_json(), path=SILENT).replace(b"HTTP/1.1", b"HTTP/1.0")
+
+
+def leave_by_closing(client: Connection) -> None:
+    client.close()
+
+
+def leave_by_reset(client: Connection) -> None:
+    client.socket.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("leave", "requests"),
+    [
+        (leave_by_closing, a_request(a_json(), path=SILENT)),
+        (leave_by_reset, a_request(a_json(), path=SILENT)),
+        (leave_by_reset, HTTP_1_0),
+        (leave_by_closing, GOOD + a_request(a_json(), path=SILENT)),
+    ],
+    ids=["closed", "reset", "reset, behind ASGI", "closed, pipelined"],
+)
+def test_a_client_that_leaves_cancels_what_it_waits_for(
+    ingress: IngressProcess,
+    pipeline: Pipeline,
+    leave: Callable[[Connection], None],
+    requests: bytes,
+) -> None:
+    asked, cancelled = len(pipeline.requests), len(pipeline.cancels)
+    client = Connection(ingress.address)
+    client.send(requests)
+    if requests.startswith(GOOD):
+        assert client.read().status == 200
+    until(lambda: any(r.model == "silent" for r in pipeline.requests[asked:]))
+    leave(client)
+    until(lambda: len(pipeline.cancels) > cancelled)
+
+    (request,) = (r for r in pipeline.requests[asked:] if r.model == "silent")
+    assert [each.key for each in pipeline.cancels[cancelled:]] == [request.key]
+
+
+def test_a_client_that_asks_no_more_waits_on_and_may_skip_an_interim_answer(
+    ingress: IngressProcess, pipeline: Pipeline
+) -> None:
+    cancelled = len(pipeline.cancels)
+    with connected(ingress) as client:
+        limit = "headrace-timeout-ms: 1500"
+        client.send(a_request(a_json(), limit, path=SILENT))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.read().status == 100
+        answer = client.read()
+        assert (answer.status, answer.headers["headrace-reason"]) == (504, "expired")
+    assert len(pipeline.cancels) == cancelled

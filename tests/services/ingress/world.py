@@ -98,8 +98,9 @@ class World:
         self.admission = Admission(AdmissionSettings(), self.fleet.router)
         self.registry = MetricsRegistry()
         self.producer = self.broker.producer(queue_records_max=queue_records_max)
+        self.busy = self.broker.producer(queue_records_max=queue_records_max)
         self.outbox = Outbox(
-            Producers(self.producer, self.producer),
+            Producers(self.producer, self.busy),
             topics=TOPICS,
             encoder=RequestEncoder(
                 "headrace/ingress/0", ReplyAddress(TOPICS.replies, 0)
@@ -180,6 +181,7 @@ class World:
         if not exchange.response_complete:
             self.handler.finish(exchange, body)
         self.producer.poll(0)
+        self.busy.poll(0)
         return exchange
 
     def begin(
@@ -218,6 +220,7 @@ class World:
             us -= step
             self.clock.advance(step)
             self.producer.poll(0)
+            self.busy.poll(0)
             self.handler.tick()
 
     def _refused(self, exchange: Exchange, error: BusError) -> None:
