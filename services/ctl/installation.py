@@ -13,7 +13,8 @@ from pathlib import Path
 
 from headrace.broker import KafkaConnection
 from headrace.embedded import EmbeddedKafka, RunningKafka, TiedProcess
-from services.ctl.console import Console
+from headrace.errors import SetupError
+from services.ctl.console import Console, fatal_text
 from services.ctl.ports import HOST, ReservedPort
 from services.ctl.running import Document
 from services.ctl.supervision import Child, RestartPolicy, Service
@@ -26,6 +27,7 @@ _WORKER_SLOTS = 16
 # Our broker allows short sessions; another cluster may not.
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
+_LAST_LINES_WITHIN_S = 1.0
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
 # below it.
@@ -65,6 +67,8 @@ class KafkaPlace:
 
 
 class _KafkaProcess:
+    last_words = ""
+
     def __init__(self, kafka: EmbeddedKafka, pid: int) -> None:
         self._kafka = kafka
         self.pid = pid
@@ -85,20 +89,31 @@ class _KafkaProcess:
 class _ServiceProcess:
     """A service whose lines go to the merged log until it has ended."""
 
-    def __init__(self, child: Child, process: TiedProcess, lines: int) -> None:
+    def __init__(
+        self, child: Child, process: TiedProcess, lines: int, console: Console
+    ) -> None:
         self._process = process
         self.pid = process.pid
-        self._reader = lines
-        self._child = child
+        self.last_words = ""
+        self._copier = threading.Thread(
+            target=self._copy_lines,
+            args=(child, lines, console),
+            name=f"lines of {child}",
+            daemon=True,
+        )
+        self._copier.start()
 
-    def copy_lines(self, console: Console) -> None:
-        with os.fdopen(self._reader, encoding="utf-8", errors="replace") as lines:
+    def _copy_lines(self, child: Child, reader: int, console: Console) -> None:
+        with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                console.line(str(self._child), line.rstrip("\n"))
+                self.last_words = fatal_text(line) or self.last_words
+                console.line(str(child), line.rstrip("\n"))
 
     def wait(self) -> int:
         status = self._process.wait()
         assert status is not None
+        # A grandchild may hold the pipe open.
+        self._copier.join(_LAST_LINES_WITHIN_S)
         return status
 
     def terminate(self) -> None:
@@ -179,26 +194,25 @@ class Installation:
         if child.service is Service.KAFKA:
             assert self._kafka is not None
             return self._kafka.launch()
-        reader, writer = os.pipe()
         try:
-            process = TiedProcess(
-                (
-                    *(sys.executable, "-m", f"services.{child.service}"),
-                    *("--slot", str(child.slot)),
-                ),
-                output=writer,
-                environment=self._environment(child, previous_exit),
-            )
-        finally:
-            os.close(writer)
-        service = _ServiceProcess(child, process, reader)
-        threading.Thread(
-            target=service.copy_lines,
-            args=(self._console,),
-            name=f"lines of {child}",
-            daemon=True,
-        ).start()
-        return service
+            reader, writer = os.pipe()
+            try:
+                process = TiedProcess(
+                    (
+                        *(sys.executable, "-m", f"services.{child.service}"),
+                        *("--slot", str(child.slot)),
+                    ),
+                    output=writer,
+                    environment=self._environment(child, previous_exit),
+                )
+            finally:
+                os.close(writer)
+        except OSError as error:
+            raise SetupError(
+                f"the system starts no process ({error.strerror}): end other programs, "
+                f"or raise the limits that `ulimit -a` shows"
+            ) from error
+        return _ServiceProcess(child, process, reader, self._console)
 
     def _environment(self, child: Child, previous_exit: str) -> dict[str, str]:
         settings = {

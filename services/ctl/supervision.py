@@ -2,11 +2,12 @@
 
 Pure: the supervisor's shell reports what happened and carries out what follows.
 
-A child that dies is started again: at once when it had lived a while, was killed from
-outside or ended by itself without an error; later and later when it fails soon after
-its start. A child that Kafka has fenced waits until the session of its twin has
-passed. The stop is in stages, each with its patience: who takes requests in first,
-the log last, so that what was accepted is answered.
+A child that dies is started again: at once when it was killed from outside or ended
+by itself without an error; later and later when it dies soon after its start, over and
+over. A child that Kafka has fenced waits until the session of its twin has passed. One
+that says that it is not fit to run here is not started for ever. The stop is in stages,
+each with its patience: who takes requests in first, the log last, so that what was
+accepted is answered.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple, assert_never
 from headrace.lifecycle import ExitCode
 
 __all__ = [
+    "Abandon",
     "Child",
     "Decision",
     "Event",
@@ -89,6 +91,13 @@ class RestartPolicy:
     hopeless_statuses: frozenset[int] = frozenset({ExitCode.SETUP})
     """A first start that ends so ends everything: a restart changes nothing."""
 
+    hopeless_max: int = 5
+    """So many restarts in a row that end so are the last ones of the child."""
+
+    force_after_us: int = 2_000_000
+    """A second signal earlier than this is the first one, which came twice: to the
+    group of processes and through a supervisor, say."""
+
     patience_us: tuple[tuple[Service, int], ...] = (
         (Service.INGRESS, 6_500_000),
         (Service.BATCH_FORMER, 4_000_000),
@@ -111,7 +120,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The operator wants the end; the second time: at once."""
+    """The operator wants the end; a later second time, or a third: at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,13 @@ class RestartLater:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """Tell the operator: this child is not started any more, others do its work."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Tell the operator: this child cannot run here, so everything is stopped."""
 
@@ -166,7 +182,7 @@ class Finished:
     """Every child has ended after a stop."""
 
 
-Decision = Start | RestartLater | GiveUp | Terminate | Kill | Finished
+Decision = Start | RestartLater | Abandon | GiveUp | Terminate | Kill | Finished
 
 
 class _State(StrEnum):
@@ -180,6 +196,7 @@ class _Place:
     state: _State
     started_us: int
     failures: int = 0
+    refusals: int = 0
     status: int | None = None
     start_at_us: int | None = None
 
@@ -189,6 +206,8 @@ class _Stop:
     """The stage that is being ended; ``stages`` are those still to come."""
 
     stages: list[tuple[Service, int]]
+    asked_us: int
+    is_asked_again: bool = False
     deadline_us: int | None = None
     current: Service | None = None
     killed: set[Child] = field(default_factory=set)
@@ -222,7 +241,7 @@ class Supervision:
             case Exited():
                 decisions += self._exited(event, now_us)
             case StopAsked():
-                decisions += self._stop_asked()
+                decisions += self._stop_asked(now_us)
             case Ticked():
                 pass
             case _:
@@ -252,20 +271,33 @@ class Supervision:
         place.status = event.status
         if now_us - place.started_us >= self._policy.stable_us:
             place.failures = 0
-        elif is_first and event.status in self._policy.hopeless_statuses:
-            return [GiveUp(event.child), *self._stop_asked()]
+        place.refusals = (
+            place.refusals + 1 if event.status in self._policy.hopeless_statuses else 0
+        )
+        if place.refusals and (is_first or place.refusals > self._policy.hopeless_max):
+            return self._abandon(event.child, now_us, is_first=is_first)
         delay_us = self._delay_us(place, event)
         place.start_at_us = now_us + delay_us
         if delay_us == 0:
             return []
         return [RestartLater(event.child, event.status, delay_us, place.failures)]
 
+    def _abandon(self, child: Child, now_us: int, *, is_first: bool) -> list[Decision]:
+        self._places[child].state = _State.GONE
+        has_others = any(
+            other.service is child.service and place.state is not _State.GONE
+            for other, place in self._places.items()
+        )
+        if has_others and not is_first:
+            return [Abandon(child)]
+        return [GiveUp(child), *self._stop_asked(now_us)]
+
     def _delay_us(self, place: _Place, event: Exited) -> int:
         if event.status in self._policy.fenced_statuses:
             return self._policy.fenced_us + event.jitter_us
-        if event.status in _NOT_ITS_FAULT:
-            return 0
         place.failures += 1
+        if event.status in _NOT_ITS_FAULT and place.failures == 1:
+            return 0
         delay_us = self._policy.delay_first_us << min(place.failures - 1, 20)
         return min(delay_us, self._policy.delay_max_us)
 
@@ -279,15 +311,20 @@ class Supervision:
                 decisions.append(Start(child, place.status))
         return decisions
 
-    def _stop_asked(self) -> list[Decision]:
-        if self._stop is None:
-            self._stop = _Stop(list(self._policy.patience_us))
+    def _stop_asked(self, now_us: int) -> list[Decision]:
+        stop = self._stop
+        if stop is None:
+            self._stop = _Stop(list(self._policy.patience_us), now_us)
             for place in self._places.values():
                 place.start_at_us = None
                 if place.state is _State.WAITING:
                     place.state = _State.GONE
             return []
-        return self._kill(self._stop, list(self._places))
+        is_meant = now_us - stop.asked_us >= self._policy.force_after_us
+        if not is_meant and not stop.is_asked_again:
+            stop.is_asked_again = True
+            return []
+        return self._kill(stop, list(self._places))
 
     def _kill(self, stop: _Stop, children: Sequence[Child]) -> list[Decision]:
         decisions: list[Decision] = []

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, assert_never
 from headrace.clock import Clock
 from headrace.errors import SetupError
 from services.ctl.supervision import (
+    Abandon,
     Child,
     Decision,
     Exited,
@@ -44,6 +45,11 @@ class ChildProcess(Protocol):
 
     def wait(self) -> int:
         """Its exit status, when it has ended and is reaped."""
+        ...
+
+    @property
+    def last_words(self) -> str:
+        """Why it ended, in its own words; empty: it said nothing of it."""
         ...
 
     def terminate(self) -> None:
@@ -93,6 +99,7 @@ class Supervisor:
         self._on_restart = on_restart
         self._has_failed = False
         self._processes: dict[Child, ChildProcess] = {}
+        self._last_words: dict[Child, str] = {}
         # Asked of a child whose process is not born yet.
         self._owed: dict[Child, Terminate | Kill] = {}
         self._events: SimpleQueue[_Born | Exited | StopAsked] = SimpleQueue()
@@ -102,7 +109,7 @@ class Supervisor:
         return {child: process.pid for child, process in [*self._processes.items()]}
 
     def stop(self) -> None:
-        """Drain and end; the second time: kill. Safe in a signal handler."""
+        """Drain and end; asked again: kill. Safe in a signal handler."""
         self._events.put(StopAsked())
 
     def run(self) -> bool:
@@ -115,7 +122,7 @@ class Supervisor:
                 self._born(event)
             else:
                 if isinstance(event, StopAsked) and not self._supervision.stopping:
-                    self._say("draining; the same signal again kills what still runs")
+                    self._say("draining; a signal after 2 s kills what still runs")
                 if isinstance(event, Exited):
                     self._processes.pop(event.child, None)
                     self._owed.pop(event.child, None)
@@ -141,10 +148,12 @@ class Supervisor:
                 case Start():
                     self._start(decision)
                 case RestartLater():
-                    self._say(_sentence(decision))
+                    self._say(_sentence(decision, self._why(decision.child)))
+                case Abandon(child):
+                    self._say(f"{child} is not started any more: {self._why(child)}")
                 case GiveUp(child):
                     self._has_failed = True
-                    self._say(f"{child} cannot run here: its last lines say why")
+                    self._say(f"{child} cannot run here: {self._why(child)}")
                 case Terminate() | Kill():
                     self._signal(decision)
                 case Finished():
@@ -164,13 +173,17 @@ class Supervisor:
         try:
             process = self._launch(child, exit_cause(decision.previous_status))
         except SetupError as error:
-            self._say(f"{child} cannot be started: {error}")
+            self._last_words[child] = str(error)
             self._events.put(Exited(child, _FAILED_TO_START))
             return
         self._events.put(_Born(child, process, decision.previous_status))
         status = process.wait()
+        self._last_words[child] = process.last_words
         jitter_us = random.randrange(_FENCED_JITTER_US)
         self._events.put(Exited(child, status, jitter_us))
+
+    def _why(self, child: Child) -> str:
+        return self._last_words.get(child) or "its last lines say why"
 
     def _born(self, event: _Born) -> None:
         self._processes[event.child] = event.process
@@ -195,9 +208,9 @@ class Supervisor:
             process.kill()
 
 
-def _sentence(decision: RestartLater) -> str:
+def _sentence(decision: RestartLater, why: str) -> str:
     again = f", {decision.failures} times in a row" if decision.failures > 1 else ""
     return (
-        f"{decision.child} ended with {exit_cause(decision.status)}{again}; "
+        f"{decision.child} ended with {exit_cause(decision.status)}{again} ({why}); "
         f"it is restarted in {decision.delay_us / 1_000_000:.1f} s"
     )

@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 from typing import NoReturn
 
 from headrace.errors import BusError, SetupError
-from headrace.telemetry import get_log
+from headrace.telemetry import LogSettings, are_logs_configured, configure_logs, get_log
 
 __all__ = ["ExitCode", "end_with_any_thread", "run_to_exit"]
 
@@ -48,6 +49,9 @@ class ExitCode(IntEnum):
 def run_to_exit(run: Callable[[], ExitCode]) -> NoReturn:
     """Run a service's main loop and end the process with what it returns, or with
     the code of the error that ended it."""
+    # What is wrong with the settings is logged before they can say how.
+    if not are_logs_configured():
+        configure_logs(LogSettings(), service=Path(sys.argv[0]).parent.name)
     try:
         code = run()
     except SetupError as error:

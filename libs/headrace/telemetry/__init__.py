@@ -5,6 +5,7 @@ from headrace.telemetry.logs import (
     LogFormat,
     LogLevel,
     LogSettings,
+    are_logs_configured,
     configure_logs,
     get_log,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "MetricsRegistry",
     "ProcessMetrics",
     "WorkerMetrics",
+    "are_logs_configured",
     "configure_logs",
     "get_log",
 ]

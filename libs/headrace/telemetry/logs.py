@@ -13,7 +13,14 @@ from pydantic import BaseModel
 
 from headrace.telemetry.events import Log
 
-__all__ = ["LogFormat", "LogLevel", "LogSettings", "configure_logs", "get_log"]
+__all__ = [
+    "LogFormat",
+    "LogLevel",
+    "LogSettings",
+    "are_logs_configured",
+    "configure_logs",
+    "get_log",
+]
 
 _LIBRARIES_LEVEL: Final = logging.WARNING
 
@@ -41,9 +48,11 @@ class LogSettings(BaseModel, frozen=True, extra="forbid"):
     level: LogLevel = LogLevel.INFO
 
 
-def configure_logs(settings: LogSettings, *, service: str, slot: int) -> None:
-    """Call once, before the first event. Libraries that use :mod:`logging` appear
-    as ``library.logged`` from warnings upwards."""
+def configure_logs(
+    settings: LogSettings, *, service: str, slot: int | None = None
+) -> None:
+    """Call before the first event; the last call counts. Libraries that use
+    :mod:`logging` appear as ``library.logged`` from warnings upwards."""
     render, factory = _renderer(settings.format)
     structlog.configure(
         # Filtered by the level first, so that what is not logged costs a comparison.
@@ -60,6 +69,10 @@ def configure_logs(settings: LogSettings, *, service: str, slot: int) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=_LIBRARIES_LEVEL, force=True)
+
+
+def are_logs_configured() -> bool:
+    return structlog.is_configured()
 
 
 def get_log(**facts: str | int) -> Log:
@@ -99,12 +112,13 @@ def _renderer(
             return [render], structlog.WriteLoggerFactory(sys.stderr)
 
 
-def _named(service: str, slot: int) -> structlog.typing.Processor:
+def _named(service: str, slot: int | None) -> structlog.typing.Processor:
     def name(
         _logger: Any, _method: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
         event["service"] = service
-        event["slot"] = slot
+        if slot is not None:
+            event["slot"] = slot
         return event
 
     return name

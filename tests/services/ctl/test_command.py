@@ -201,6 +201,27 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.kafka
+def test_a_service_that_refuses_its_settings_ends_the_start_with_its_words(
+    tmp_path: Path, kafka: str, prefix: str
+) -> None:
+    done = headrace(
+        *("up", "--ephemeral", "--http-port", "0"),
+        cwd=tmp_path,
+        environment={
+            "KAFKA_BOOTSTRAP_SERVERS": kafka,
+            "HEADRACE_BUS__PREFIX": prefix.rstrip("."),
+            "HEADRACE_BUS__HISTORY_HOUR": "3",
+        },
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        "cannot run here: HEADRACE_BUS__HISTORY_HOUR is not a setting: did you mean "
+        "HEADRACE_BUS__HISTORY_HOURS?\n"
+    ) in done.stderr
+
+
 def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

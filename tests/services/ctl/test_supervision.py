@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.ctl.supervision import (
+    Abandon,
     Child,
     Decision,
     Event,
@@ -37,6 +38,8 @@ POLICY = RestartPolicy(
     delay_first_us=10,
     delay_max_us=35,
     fenced_us=50,
+    hopeless_max=2,
+    force_after_us=20,
     patience_us=(
         (Service.INGRESS, 60),
         (Service.BATCH_FORMER, 30),
@@ -116,13 +119,58 @@ def test_a_first_start_that_is_hopeless_ends_everything() -> None:
     assert supervision.handle(Exited(FORMER, 0), now_us=99) == [Finished()]
 
 
-def test_a_restart_that_is_hopeless_is_tried_again() -> None:
-    supervision = begun(FORMER, WORKER)
-    supervision.handle(Exited(WORKER, -9), now_us=50)
+def test_a_first_start_is_hopeless_also_when_it_took_long() -> None:
+    supervision = begun(WORKER)
 
-    assert supervision.handle(Exited(WORKER, 78), now_us=51) == [
-        RestartLater(WORKER, 78, delay_us=10, failures=1)
+    assert supervision.handle(Exited(WORKER, 78), now_us=10_000) == [
+        GiveUp(WORKER),
+        Finished(),
     ]
+
+
+def refused_over_and_over(supervision: Supervision, child: Child) -> list[Decision]:
+    """What follows when restarts of ``child`` end with 78 as often as may be."""
+    supervision.handle(Exited(child, -9), now_us=50)
+    assert supervision.handle(Exited(child, 78), now_us=51) == [
+        RestartLater(child, 78, delay_us=20, failures=2)
+    ]
+    supervision.handle(Ticked(), now_us=71)
+    assert supervision.handle(Exited(child, 78), now_us=72) == [
+        RestartLater(child, 78, delay_us=35, failures=3)
+    ]
+    supervision.handle(Ticked(), now_us=107)
+    return supervision.handle(Exited(child, 78), now_us=108)
+
+
+def test_restarts_that_are_hopeless_are_the_last_ones_where_others_go_on() -> None:
+    supervision = begun(FORMER, WORKER, SECOND_WORKER)
+
+    assert refused_over_and_over(supervision, WORKER) == [Abandon(WORKER)]
+    assert supervision.wakeup_at_us() is None
+    assert supervision.handle(Ticked(), now_us=9_999) == []
+    assert supervision.handle(Exited(FORMER, -9), now_us=10_000) == [Start(FORMER, -9)]
+
+
+def test_restarts_that_are_hopeless_end_everything_where_no_other_does_the_work() -> (
+    None
+):
+    supervision = begun(FORMER, WORKER)
+
+    assert refused_over_and_over(supervision, WORKER) == [
+        GiveUp(WORKER),
+        Terminate(FORMER),
+    ]
+
+
+def test_a_child_that_is_killed_over_and_over_waits_too() -> None:
+    supervision = begun(WORKER)
+
+    assert supervision.handle(Exited(WORKER, -9), now_us=1) == [Start(WORKER, -9)]
+    assert supervision.handle(Exited(WORKER, -9), now_us=2) == [
+        RestartLater(WORKER, -9, delay_us=20, failures=2)
+    ]
+    supervision.handle(Ticked(), now_us=22)
+    assert supervision.handle(Exited(WORKER, -9), now_us=122) == [Start(WORKER, -9)]
 
 
 def test_a_stop_ends_stage_after_stage() -> None:
@@ -151,15 +199,23 @@ def test_who_does_not_end_in_time_is_killed_and_the_stop_goes_on() -> None:
     assert supervision.handle(Exited(INGRESS, -9), now_us=62) == [Terminate(FORMER)]
 
 
-def test_a_second_signal_kills_everything_that_runs() -> None:
+def test_a_later_signal_kills_everything_that_runs() -> None:
     supervision = begun(FORMER, WORKER, INGRESS)
     supervision.handle(StopAsked(), now_us=0)
     supervision.handle(Exited(INGRESS, 0), now_us=1)
 
-    assert supervision.handle(StopAsked(), now_us=2) == [Kill(FORMER), Kill(WORKER)]
-    assert supervision.handle(StopAsked(), now_us=2) == []
-    assert supervision.handle(Exited(WORKER, -9), now_us=3) == []
-    assert supervision.handle(Exited(FORMER, -9), now_us=3) == [Finished()]
+    assert supervision.handle(StopAsked(), now_us=20) == [Kill(FORMER), Kill(WORKER)]
+    assert supervision.handle(StopAsked(), now_us=20) == []
+    assert supervision.handle(Exited(WORKER, -9), now_us=21) == []
+    assert supervision.handle(Exited(FORMER, -9), now_us=21) == [Finished()]
+
+
+def test_a_signal_that_comes_twice_at_once_drains_and_the_third_kills() -> None:
+    supervision = begun(FORMER, INGRESS)
+
+    assert supervision.handle(StopAsked(), now_us=0) == [Terminate(INGRESS)]
+    assert supervision.handle(StopAsked(), now_us=19) == []
+    assert supervision.handle(StopAsked(), now_us=19) == [Kill(FORMER), Kill(INGRESS)]
 
 
 def test_a_child_that_waits_for_its_restart_is_not_started_by_a_stop() -> None:
@@ -186,6 +242,7 @@ class World:
     def __init__(self) -> None:
         self.supervision = Supervision(ALL, POLICY)
         self.running: set[Child] = set()
+        self.abandoned: set[Child] = set()
         self.finished = 0
         self.now_us = 0
         self._carry_out(self.supervision.begin(self.now_us))
@@ -209,13 +266,16 @@ class World:
         for decision in decisions:
             match decision:
                 case Start(child):
-                    assert child not in self.running
+                    assert child not in self.running | self.abandoned
                     assert not self.supervision.stopping
                     self.running.add(child)
                 case RestartLater(child):
                     assert child not in self.running
                 case Terminate(child) | Kill(child):
                     assert child in self.running
+                case Abandon(child):
+                    assert child not in self.running
+                    self.abandoned.add(child)
                 case GiveUp():
                     assert self.supervision.stopping
                 case Finished():
@@ -245,7 +305,7 @@ def test_whatever_happens_each_place_has_one_process_and_a_stop_ends(
 
     if not world.supervision.stopping:
         world.waits(60)
-        assert world.running == set(ALL)
+        assert world.running == set(ALL) - world.abandoned
         world.stop_is_asked()
     world.stop_is_asked()
     for child in ALL:

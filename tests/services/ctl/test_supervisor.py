@@ -31,6 +31,7 @@ class Process:
 
     def __init__(self, code: str) -> None:
         self._process = TiedProcess((sys.executable, "-c", code), output=2)
+        self.last_words = "no such device"
         self.pid = self._process.pid
 
     def wait(self) -> int:
@@ -111,7 +112,7 @@ def test_a_child_that_cannot_run_here_ends_everything() -> None:
     platform = Platform({WORKER: "raise SystemExit(78)", INGRESS: LIVES})
 
     assert platform.ends() is False
-    assert "gpu-worker.0 cannot run here: its last lines say why" in platform.said
+    assert "gpu-worker.0 cannot run here: no such device" in platform.said
 
 
 def test_a_launch_that_fails_is_told_and_tried_again() -> None:
@@ -122,4 +123,4 @@ def test_a_launch_that_fails_is_told_and_tried_again() -> None:
     platform.supervisor.stop()
 
     assert platform.ends() is True
-    assert platform.said[0] == "gpu-worker.0 cannot be started: it is not there"
+    assert platform.said[0].startswith("gpu-worker.0 ended with exit:1 (it is not the")

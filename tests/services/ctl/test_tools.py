@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from headrace.wire import (
     announcement_key,
     encode_json,
 )
-from services.ctl.console import Console
+from services.ctl.console import Console, fatal_text
 from services.ctl.models import versions
 from services.ctl.topics import QueueRow, queues
 
@@ -131,7 +132,7 @@ def test_a_queue_is_the_log_beside_what_its_owner_says() -> None:
     ]
 
 
-def test_the_merged_log_shows_events_readably_and_other_lines_as_they_are(
+def test_every_line_of_the_merged_log_has_a_time_and_shows_where_values_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     console = Console()
@@ -140,14 +141,42 @@ def test_the_merged_log_shows_events_readably_and_other_lines_as_they_are(
         "level": "warning",
         "timestamp": "2026-01-02T03:04:05.678901Z",
         "model": "m",
+        "text": "no such file",
+        "rows": 3,
+        "exception": "Traceback:\n  line 1",
     }
 
     console.line("gpu-worker.0", json.dumps(event))
-    console.line("ingress.0", "Traceback (most recent call last):")
+    console.line("ingress.0", "Segmentation fault")
     console.line("ingress.0", "{no json")
+    console.line("ingress.0", '{"json": "of another kind"}')
 
-    assert capsys.readouterr().err.splitlines() == [
-        "gpu-worker.0    03:04:05.678 warning model.refused model=m",
-        "ingress.0       Traceback (most recent call last):",
-        "ingress.0       {no json",
+    lines = capsys.readouterr().err.splitlines()
+    named = "gpu-worker.0    03:04:05.678"
+    assert lines[:3] == [
+        f'{named} warning model.refused model=m text="no such file" rows=3',
+        f"{named} Traceback:",
+        f"{named}   line 1",
     ]
+    untimed = [
+        re.fullmatch(r"ingress\.0 {7}\d\d:\d\d:\d\d\.\d{3} (.*)", line)
+        for line in lines[3:]
+    ]
+    assert [found and found[1] for found in untimed] == [
+        "Segmentation fault",
+        "{no json",
+        '{"json": "of another kind"}',
+    ]
+
+
+def test_what_ends_a_process_is_told_from_what_it_lives_with() -> None:
+    assert (
+        fatal_text('{"event": "setup.refused", "level": "critical", "text": "why"}')
+        == "why"
+    )
+    assert (
+        fatal_text('{"event": "process.failed", "level": "critical"}')
+        == "process.failed"
+    )
+    assert fatal_text('{"event": "model.refused", "level": "error", "text": "x"}') == ""
+    assert fatal_text("critical") == ""
