@@ -78,6 +78,11 @@ __all__ = ["main", "serve"]
 
 PROVISION_TIMEOUT_S = 30
 SWEEP_US = 1_000_000
+STATUS_SILENT_US = 3_000_000
+"""Without a heartbeat of its own back from the log for so long a process is not ready,
+until one comes."""
+
+STATUS_SILENT = "no heartbeat of this process came back through the log for 3 s"
 QUIET = ProducerSettings(linger_ms=0, failures_only=True)
 BUSY = ProducerSettings(linger_ms=1, failures_only=True)
 FLUSH_S = 0.3
@@ -149,6 +154,7 @@ class _Ingress:
                 "status": "no heartbeat of this process came back through the log yet",
             },
         )
+        self._status_heard_us: int | None = None
         self._fleet = Fleet(
             bus.lanes,
             partial(
@@ -285,6 +291,9 @@ class _Ingress:
             self._loop.call_soon(self._health.met, "models")
 
     def _sweep(self, now_us: int) -> None:
+        heard_us = self._status_heard_us
+        if heard_us is not None and now_us - heard_us > STATUS_SILENT_US:
+            self._health.await_("status", STATUS_SILENT)
         self._server.close_quiet(now_us)
         self._meter.look(
             in_flight=len(self._handler.waiters),
@@ -306,6 +315,7 @@ class _Ingress:
             self._fleet.heard(heartbeat, log_us)
             self._admission.heard(heartbeat, now_us)
             if heartbeat.instance == self._instance:
+                self._status_heard_us = now_us
                 self._health.met("status")
         self._fleet.refresh()
 

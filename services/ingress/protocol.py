@@ -122,6 +122,8 @@ class InferenceProtocol(HttpToolsProtocol):
         self.handler = handler
         self.quiet_since_us: int | None = None
         """Since when the client owes us a complete head; None while it does not."""
+        self.head_since_us: int | None = None
+        """Since when a head has been incomplete."""
         self._message_bytes = 0
         self._in_head = True
         self._in_message = False
@@ -204,6 +206,8 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._in_head:
             if self._message_bytes > limits.http_header_bytes_max:
                 self._refuse_head()
+            elif self._in_message and self.head_since_us is None:
+                self.head_since_us = self.handler.clock.now_us()
         elif self._message_bytes > limits.http_header_bytes_max + (
             FRAMING_FACTOR_MAX * limits.http_body_bytes_max
         ):
@@ -235,7 +239,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         self._in_head = False
-        self.quiet_since_us = None
+        self.quiet_since_us = self.head_since_us = None
         header_bytes_max = self.handler.limits.http_header_bytes_max
         if self._message_bytes > header_bytes_max and (
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -347,10 +351,25 @@ class InferenceProtocol(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete:
             self.flow.resume_reading()
 
-    def close_if_quiet(self, before_us: int) -> None:
-        """Close when no complete head came since ``before_us``."""
-        if self.quiet_since_us is not None and self.quiet_since_us < before_us:
+    def close_if_quiet(self, now_us: int) -> None:
+        """Close when no complete head has come for too long."""
+        limits = self.handler.limits
+        head_ms = limits.http_head_timeout_ms
+        if self._is_over(self.head_since_us, head_ms, now_us) and not self._deaf:
+            self._refuse_connection(
+                refuse(
+                    Reason.INVALID,
+                    f"the head was not complete {head_ms} ms after its beginning "
+                    "(http_head_timeout_ms)",
+                    status=HTTPStatus.REQUEST_TIMEOUT,
+                )
+            )
+        elif self._is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.close()
+
+    @staticmethod
+    def _is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:
+        return since_us is not None and now_us - since_us > limit_ms * 1000
 
     def linger(self) -> None:
         """Read and drop what is left of an answered request's body, for a while:

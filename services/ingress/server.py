@@ -59,7 +59,6 @@ class HttpServer(Server):
                 timeout_graceful_shutdown=-(-limits.drain_ms // 1000),
             )
         )
-        self._limits = limits
 
     def drain(self) -> None:
         """Take no new connection, close the idle ones, end with the last answer."""
@@ -71,10 +70,9 @@ class HttpServer(Server):
 
     def close_quiet(self, now_us: int) -> None:
         """Close the connections that owe us a request for too long."""
-        before_us = now_us - self._limits.http_keep_alive_ms * 1000
         for connection in list(self.server_state.connections):
             if isinstance(connection, InferenceProtocol):
-                connection.close_if_quiet(before_us)
+                connection.close_if_quiet(now_us)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -33,6 +33,10 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     http_header_bytes_max: PositiveInt = 32 * 1024
     """A longer request head is refused with 431 and the connection closed."""
 
+    http_head_timeout_ms: PositiveInt = 10_000
+    """From the first byte of a request to the end of its head; later, 408 and closed,
+    a second later at most."""
+
     bodies_bytes_max: PositiveInt = 512 * 1024 * 1024
     """Bodies that are being received; beyond, new ones are refused: `overloaded`."""
 

@@ -156,6 +156,23 @@ def test_a_number_that_would_become_infinite_is_refused() -> None:
     assert "does not fit FP64" in refused(Datatype.FP64, (1,), [10**400])
 
 
+@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP64])
+def test_what_json_has_no_number_for_is_written_bare_and_read_back(
+    datatype: Datatype,
+) -> None:
+    raw = np.array([np.nan, np.inf, -np.inf, 1], DTYPES[datatype]).tobytes()
+    text = to_json("x", datatype, raw)
+    assert text == b"[NaN,Infinity,-Infinity,1.0]"
+    assert parse_json_data("x", datatype, (4,), json.loads(text)) == raw
+
+
+@pytest.mark.parametrize("datatype", [*INTEGERS, Datatype.BOOL, Datatype.BYTES])
+def test_the_bare_tokens_are_floats_alone(datatype: Datatype) -> None:
+    assert refused(datatype, (1,), [float("nan")]).startswith(
+        "tensor 'x': element 0 is NaN, expected "
+    )
+
+
 @pytest.mark.parametrize("datatype", [Datatype.FP16, Datatype.BF16])
 def test_half_precision_is_sent_as_binary(datatype: Datatype) -> None:
     assert refused(datatype, (1,), [1.0]) == (

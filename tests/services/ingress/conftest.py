@@ -37,6 +37,7 @@ def ingress(pipeline: Pipeline) -> Iterator[IngressProcess]:
     with IngressProcess(
         pipeline.bus,
         LIMITS__HTTP_BODY_TIMEOUT_MS=700,
+        LIMITS__HTTP_HEAD_TIMEOUT_MS=700,
         LIMITS__HTTP_BODY_BYTES_MAX=4 * 1024 * 1024,
         LIMITS__HTTP_LINGER_MS=1500,
     ) as running:

@@ -139,6 +139,11 @@ def test_a_raw_request(ingress: IngressProcess) -> None:
         (Datatype.BYTES, ["a", "ü€"], b"\1\0\0\0a\5\0\0\0\xc3\xbc\xe2\x82\xac"),
         (Datatype.FP16, None, b"\0\x3c\0\xc0"),
         (Datatype.BF16, None, b"\x80\x3f\0\xc0"),
+        # A signalling NaN with a payload, and an infinity.
+        (Datatype.FP16, None, b"\1\x7d\0\xfc"),
+        (Datatype.BF16, None, b"\x81\x7f\x80\xff"),
+        (Datatype.FP32, None, b"\1\0\x81\x7f\0\0\x80\xff"),
+        (Datatype.FP64, None, b"\1\0\0\0\0\0\xf1\x7f\0\0\0\0\0\0\xf0\xff"),
     ],
 )
 def test_every_datatype_both_ways(

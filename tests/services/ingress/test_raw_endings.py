@@ -94,6 +94,32 @@ def test_rubbish_behind_running_requests_is_told_after_their_answers(
         assert client.is_closed()
 
 
+@pytest.mark.parametrize("before", [b"", GOOD])
+def test_a_head_that_trickles_in_has_a_time_limit(
+    ingress: IngressProcess, before: bytes
+) -> None:
+    with connected(ingress) as client:
+        client.send(before + b"POST /v2/models/echo/infer HTTP/1.1\r\n")
+        if before:
+            assert client.read().status == 200
+        started = time.monotonic()
+        client.socket.settimeout(0.1)
+        while time.monotonic() - started < 5:
+            client.send(b"x-a: b\r\n")
+            try:
+                client.socket.recv(1, socket.MSG_PEEK)
+                break
+            except TimeoutError:
+                pass
+        client.socket.settimeout(5)
+        answer = client.read()
+        assert (answer.status, answer.headers["connection"]) == (408, "close")
+        assert "700 ms" in answer.error
+        assert "http_head_timeout_ms" in answer.error
+        assert 0.5 < time.monotonic() - started < 2.5
+        assert client.is_closed()
+
+
 def test_rubbish_behind_a_finished_request_is_told(ingress: IngressProcess) -> None:
     with connected(ingress) as client:
         client.send(GOOD)
