@@ -51,11 +51,6 @@ class Admission:
             case _:
                 pass
 
-    @property
-    def loop_lag_us(self) -> int:
-        """How late the loop's timers lately ran."""
-        return self._door.loop_lag_us
-
     def loop_turned(self, late_us: int) -> None:
         """The loop's timer ran ``late_us`` after its time."""
         remembered = int(self._door.loop_lag_us * LAG_MEMORY)

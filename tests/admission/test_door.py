@@ -100,10 +100,10 @@ def test_what_hops_make_late_is_told_with_them() -> None:
 
 
 @given(
-    waits_us=st.integers(1, 10**8),
-    batch_us=st.integers(1, 10**7),
-    hops_us=st.integers(0, 10**6),
-    limit_us=st.integers(1, 10**8),
+    waits_us=st.integers(1, 500_000),
+    batch_us=st.integers(1, 300_000),
+    hops_us=st.integers(0, 200_000),
+    limit_us=st.integers(1, 10**6),
     lag_us=st.integers(0, 10**5),
     heavy=st.booleans(),
 )

@@ -264,5 +264,5 @@ def _limit(limit_us: int, lag_us: int) -> str:
 
 
 def _ms(us: int) -> str:
-    """To the microsecond, so that what is added up adds up."""
-    return f"{us / 1000:.3f}".rstrip("0").rstrip(".")
+    """Six digits: below a second to the microsecond, so that sums come out."""
+    return f"{us / 1000:g}"

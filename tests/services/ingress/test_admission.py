@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import Load, Price, Reason
 from headrace.wire import Role
-from services.ingress.handler import CHECKED_BYTES_MAX
+from services.ingress.handler import CHECKED_BYTES_MAX, CHECKED_PER_TICK_MAX
 from tests.services.ingress.world import BODY, World
 
 MS = 1_000
@@ -128,18 +128,23 @@ def test_under_load_a_long_body_is_not_looked_at() -> None:
     assert exchange.refusal.reason == Reason.OVERLOADED
 
 
-def test_an_ingress_that_is_late_itself_looks_at_no_body_in_vain() -> None:
+@pytest.mark.parametrize(
+    "headers", [[LIMIT], [LIMIT, STANDARD, length(len(TOO_MANY_ROWS))]]
+)
+def test_under_a_load_of_refusals_few_bodies_are_looked_at(
+    headers: list[tuple[bytes, bytes]],
+) -> None:
     world = World()
     world.beat(Role.BATCH_FORMER, load=a_load(90))
-    world.handler.tick()
-    world.clock.advance(15 * MS)
-    world.handler.tick()
 
-    exchange = world.ask(
-        LIMIT, STANDARD, length(len(TOO_MANY_ROWS)), body=TOO_MANY_ROWS
+    def statuses(count: int) -> list[int | None]:
+        return [world.ask(*headers, body=TOO_MANY_ROWS).status for _ in range(count)]
+
+    assert (
+        statuses(CHECKED_PER_TICK_MAX + 2) == [400] * CHECKED_PER_TICK_MAX + [503] * 2
     )
-
-    assert (exchange.status, exchange.reason) == (503, "overloaded")
+    world.handler.tick()
+    assert statuses(1) == [400]
 
 
 BAD_PRIORITY = (b"headrace-priority", b"urgent")

@@ -31,7 +31,12 @@ def attributes_of(owner: str, source: str) -> set[str]:
 UVICORN = inspect.getsource(HttpToolsProtocol)
 OWN = {
     name
-    for name in (*vars(InferenceProtocol), "handler", "quiet_since_us")
+    for name in (
+        *vars(InferenceProtocol),
+        "handler",
+        "head_since_us",
+        "quiet_since_us",
+    )
     if name not in vars(HttpToolsProtocol)
 } | {
     "_deaf",
