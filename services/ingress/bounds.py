@@ -34,6 +34,12 @@ COUNTED_FROM_BYTES = 64 * 1024
 _WINDOW_BYTES = 256 * 1024
 _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 
+GZIP_MEMBERS_MAX = 4_096
+"""A gzip body of more members is refused with 400; tools that compress side by side
+make one of 64 KiB or more."""
+
+_PIECE_BYTES = 64 * 1024
+
 _FLOAT_BYTES = 4
 """The narrowest numbers that JSON can give as NaN or Infinity take so many."""
 
@@ -120,11 +126,20 @@ def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
     Raises :class:`RequestError`, of reason ``too_large`` for a body above.
     """
     whole = bytearray()
-    rest: Bytes = body
-    while True:
-        unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
+    members = 0
+    unpacker = None
+    left = memoryview(body)
+    # Piece by piece: an unpacker copies all that follows its end, and an empty member
+    # takes 20 bytes.
+    while left or unpacker is None:
+        if unpacker is None:
+            members += 1
+            if members > (GZIP_MEMBERS_MAX if encoding == b"gzip" else 1):
+                raise RequestError(_too_many(encoding, len(left)))
+            unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
+        piece = left[:_PIECE_BYTES]
         try:
-            whole += unpacker.decompress(rest, bytes_max + 1 - len(whole))
+            whole += unpacker.decompress(piece, bytes_max + 1 - len(whole))
         except zlib.error as error:
             raise RequestError(
                 f"the body is not {encoding.decode()} as its content-encoding says: "
@@ -135,13 +150,20 @@ def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
                 f"the body is larger than {bytes_max} bytes when decompressed, more "
                 "than a request of this model takes"
             )
-        if not unpacker.eof:
-            raise RequestError(f"the {encoding.decode()} body ends before its end")
-        rest = unpacker.unused_data
-        if not rest:
-            return bytes(whole)
-        if encoding != b"gzip":
-            raise RequestError(f"{len(rest)} bytes follow the end of the deflate body")
+        if unpacker.eof:
+            left = left[len(piece) - len(unpacker.unused_data) :]
+            if not left:
+                return bytes(whole)
+            unpacker = None
+        else:
+            left = left[len(piece) - len(unpacker.unconsumed_tail) :]
+    raise RequestError(f"the {encoding.decode()} body ends before its end")
+
+
+def _too_many(encoding: bytes, left: int) -> str:
+    if encoding == b"gzip":
+        return f"the gzip body has more than {GZIP_MEMBERS_MAX} members"
+    return f"{left} bytes follow the end of the deflate body"
 
 
 def _too_large(text: str) -> RequestError:
