@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.delivery import VersionFitness
 from headrace.delivery.worker_events import ALL_OK, Outcome
 from headrace.domain import MemberStatus, Reason, Setback
 from headrace.errors import RequestError
@@ -20,17 +21,48 @@ from headrace.runtime import (
 )
 from headrace.wire import Batch
 
-__all__ = ["Job", "Runnable"]
+__all__ = ["Job", "ReadyModels", "Runnable"]
 
 
 class Runnable:
     """A version in memory, as the fetch and run threads use it."""
 
-    def __init__(self, session: Session, layout: Layout) -> None:
+    def __init__(
+        self,
+        model: str,
+        version: str,
+        session: Session,
+        layout: Layout,
+        fitness: VersionFitness,
+    ) -> None:
+        self.model = model
+        self.version = version
         self.session = session
         self.layout = layout
+        self.fitness = fitness
+        self.failures = 0
+        """Runs that failed since one succeeded, as the run thread last saw it."""
         self.used_us = 0
         """When a batch for it last came."""
+
+
+class ReadyModels:
+    """The versions in memory, looked up by the fetch thread."""
+
+    def __init__(self) -> None:
+        self._runnables: dict[tuple[str, str], Runnable] = {}
+
+    def find(self, model: str, version: str) -> Runnable | None:
+        return self._runnables.get((model, version))
+
+    def put(self, runnable: Runnable) -> None:
+        self._runnables[runnable.model, runnable.version] = runnable
+
+    def drop(self, model: str, version: str) -> None:
+        self._runnables.pop((model, version), None)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(f"{model}/{version}" for model, version in self._runnables)
 
 
 class Job:
@@ -45,6 +77,9 @@ class Job:
         self.outputs: list[BatchOutput] = []
         self.outcomes: tuple[Outcome, ...] = ()
         """One for all members or one each; empty while nothing is known."""
+
+        self.failure: FailureKind | None = None
+        """Of its run, whatever became of the members."""
 
         self._arrays: list[Array] = []
         self.wait_us = self.input_us = self.run_us = self.output_us = 0
@@ -93,6 +128,7 @@ class Job:
                 self.runnable.layout, self._arrays, self.batch.rows, self.batch.lengths
             )
         except Misfit as misfit:
+            self.failure = FailureKind.MODEL
             self._set_back(Setback.MODEL_ERROR, str(misfit))
         else:
             self.outcomes = self._sizes_checked(payload_bytes_max)
@@ -121,6 +157,7 @@ class Job:
         )
 
     def _run_failed(self, failed: RunFailed) -> None:
+        self.failure = failed.kind
         match failed.kind:
             case FailureKind.INPUT:
                 self._input_failed(str(failed))
@@ -128,6 +165,8 @@ class Job:
                 self._set_back(Setback.MODEL_ERROR, str(failed))
             case FailureKind.MEMORY:
                 self._set_back(Setback.OOM, str(failed))
+            case FailureKind.DEVICE:
+                self._set_back(Setback.DEVICE, str(failed))
             case FailureKind.STOPPED:
                 text = "the run took longer than its limit and was stopped"
                 self._set_back(Setback.RUN_LIMIT, text)

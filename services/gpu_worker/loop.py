@@ -34,6 +34,7 @@ from headrace.delivery.worker_decisions import (
 from headrace.delivery.worker_events import (
     DrainRequested,
     GapNoticed,
+    GiveUp,
     RepliesEnded,
     RunEnded,
     Ticked,
@@ -52,6 +53,7 @@ from headrace.lifecycle import Health, Pulse
 from headrace.telemetry import Log, WorkerMetrics
 from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import BatchFetched, Fetcher
+from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import Job, Runnable
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
@@ -91,6 +93,7 @@ class Parts(NamedTuple):
     runner: Runner
     replier: Replier
     control: ControlWriter
+    fitness: FitnessWatch
 
 
 class Surroundings(NamedTuple):
@@ -140,6 +143,7 @@ class Loop:
             messages = self._take(waited_us)
             before_us, now_us = now_us, self._clock.now_us()
             self._process.pulse.beat()
+            self._parts.fitness.tick()
             events: list[Message] = messages or [Ticked()]
             if now_us - before_us > waited_us + GAP_US:
                 self._process.log.warning("loop.paused", us=now_us - before_us)
@@ -179,7 +183,11 @@ class Loop:
         """For the run thread: the job to run next, if there is one."""
         following: Job | None = None
         succeeded: tuple[int, ...] = ()
+        why = self._parts.fitness.ran(job)
         with self._lock:
+            if why is not None:
+                for decision in self._core.handle(GiveUp(why), self._clock.now_us()):
+                    self._carry_out(decision)
             ended = RunEnded(job.batch.batch, job.run_us, job.outcomes)
             for decision in self._core.handle(ended, self._clock.now_us()):
                 match decision:

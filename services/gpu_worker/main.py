@@ -19,7 +19,7 @@ from headrace.broker import (
     TopicPartition,
 )
 from headrace.clock import SystemClock
-from headrace.delivery import WorkerCore
+from headrace.delivery import Fitness, WorkerCore
 from headrace.delivery.worker_decisions import WorkerExit
 from headrace.delivery.worker_events import HeartbeatAcked, ModelsReady
 from headrace.errors import BusError, BusTimeout, SetupError
@@ -51,8 +51,10 @@ from headrace.wire import Role, base_topics, encode_json, model_topics
 from services.gpu_worker.announcing import Announcements, Announcer
 from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import Fetcher
+from services.gpu_worker.fitness import FitnessWatch
+from services.gpu_worker.jobs import ReadyModels, Runnable
 from services.gpu_worker.loop import JOINED, Inbox, Loop, Parts, Surroundings
-from services.gpu_worker.models import MODELS, Models, Neighbourhood, ReadyModels
+from services.gpu_worker.models import MODELS, Models, Neighbourhood
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
 from services.gpu_worker.settings import GpuWorkerSettings
@@ -78,6 +80,8 @@ _EXIT_CODES = {
     WorkerExit.DRAINED: ExitCode.OK,
     WorkerExit.REPLACED: ExitCode.REPLACED,
     WorkerExit.RUN_LIMIT: ExitCode.STALLED,
+    WorkerExit.OUT_OF_MEMORY: ExitCode.DEVICE,
+    WorkerExit.DEVICE_LOST: ExitCode.DEVICE,
     WorkerExit.DONE_UNACKED: ExitCode.LOG_UNAVAILABLE,
     WorkerExit.POSITION_LOST: ExitCode.LOG_LOST,
 }
@@ -187,7 +191,7 @@ class _Worker:
         )
         self._runner = Runner(clock, payload_bytes_max=bus.payload_bytes_max)
         parts = Parts(
-            WorkerCore(lane=self._lane),
+            WorkerCore(lane=self._lane, limits=settings.runs),
             self._fetcher,
             self._runner,
             Replier(replies, inbox.put, batch_bytes_max=bus.batch_bytes_max),
@@ -198,6 +202,7 @@ class _Worker:
                 inbox.put,
                 self._process_metrics,
             ),
+            FitnessWatch(self._fitness_changed, clock, self.log),
         )
         surroundings = Surroundings(
             self._slot,
@@ -259,6 +264,7 @@ class _Worker:
         )
         self._models = Models(
             settings.models,
+            settings.runs,
             self._device,
             self._ready,
             around,
@@ -328,6 +334,9 @@ class _Worker:
                 models=tuple(sorted(self._ready.names())),
             )
         )
+
+    def _fitness_changed(self, runnable: Runnable, fitness: Fitness, why: str) -> None:
+        self._models.fitness_changed(runnable, fitness, why)
 
     def _provision(self, model: str) -> None:
         topics = model_topics(self._topics, model, self._bus)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 import msgspec
 
 from headrace.clock import Clock
+from headrace.delivery import Fitness, VersionFitness, WorkerLimits
 from headrace.domain import Manifest, ModelState
 from headrace.errors import BusError, ModelRefused, SetupError
 from headrace.lifecycle import Health
@@ -38,10 +40,11 @@ from headrace.runtime import Device, Loaded, load
 from headrace.telemetry import Log, WorkerMetrics
 from headrace.wire import Announcement
 from services.gpu_worker.announcing import Announcements, Announcer
-from services.gpu_worker.jobs import Runnable
+from services.gpu_worker.fitness import as_fit
+from services.gpu_worker.jobs import ReadyModels, Runnable
 from services.gpu_worker.settings import ModelsSettings
 
-__all__ = ["MODELS", "Models", "Neighbourhood", "ReadyModels"]
+__all__ = ["MODELS", "Models", "Neighbourhood"]
 
 MODELS = "models"
 """What ``/readyz`` awaits from this thread: that every folder found at the start is
@@ -75,25 +78,6 @@ class Neighbourhood(NamedTuple):
     """The versions that can run now, after any change."""
 
 
-class ReadyModels:
-    """The versions in memory, looked up by the fetch thread."""
-
-    def __init__(self) -> None:
-        self._runnables: dict[tuple[str, str], Runnable] = {}
-
-    def find(self, model: str, version: str) -> Runnable | None:
-        return self._runnables.get((model, version))
-
-    def put(self, key: VersionKey, runnable: Runnable) -> None:
-        self._runnables[key] = runnable
-
-    def drop(self, key: VersionKey) -> None:
-        self._runnables.pop(key, None)
-
-    def names(self) -> frozenset[str]:
-        return frozenset(f"{model}/{version}" for model, version in self._runnables)
-
-
 class _Version:
     """A version folder that has appeared."""
 
@@ -102,6 +86,7 @@ class _Version:
         """Its last announcement."""
         self.runnable = runnable
         self.probed_warnings = said.warnings
+        self.fitness: tuple[Fitness, str] = (Fitness(), "")
         self.unloading_us = 0
 
 
@@ -111,6 +96,7 @@ class Models:
     def __init__(  # noqa: PLR0913 - a thread's whole surroundings
         self,
         settings: ModelsSettings,
+        limits: WorkerLimits,
         device: Device,
         ready: ReadyModels,
         around: Neighbourhood,
@@ -121,6 +107,7 @@ class Models:
         metrics: WorkerMetrics,
     ) -> None:
         self._settings = settings
+        self._limits = limits
         self._device = device
         self._ready = ready
         self._around = around
@@ -135,6 +122,7 @@ class Models:
         self._conflicts: dict[VersionKey, str] = {}
         self._unprovisioned: set[VersionKey] = set()
         self._scans = 0
+        self._news: SimpleQueue[tuple[Runnable, Fitness, str] | None] = SimpleQueue()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="models", daemon=True)
 
@@ -154,13 +142,36 @@ class Models:
     def stop(self) -> None:
         """Does not wait for a load that is under way."""
         self._stopped.set()
+        self._news.put(None)
+
+    def fitness_changed(self, runnable: Runnable, fitness: Fitness, why: str) -> None:
+        """Announce it, from this object's own thread."""
+        self._news.put((runnable, fitness, why))
 
     def _follow(self) -> None:
         self._around.settle()
         self._load_known()
         while not self._stopped.is_set():
             self._look()
-            self._stopped.wait(self._settings.scan_ms / 1000)
+            self._hear(self._clock.now_us() + self._settings.scan_ms * 1000)
+
+    def _hear(self, until_us: int) -> None:
+        """Announce what is new of fitness until the next look is due."""
+        while (left_us := until_us - self._clock.now_us()) > 0:
+            try:
+                news = self._news.get(timeout=left_us / 1e6)
+            except Empty:
+                return
+            if news is None:
+                return
+            runnable, fitness, why = news
+            key = VersionKey(runnable.model, runnable.version)
+            version = self._versions.get(key)
+            if version is None or version.runnable is not runnable:
+                continue
+            version.fitness = (fitness, why)
+            if version.said.state in {ModelState.READY, ModelState.FAILING}:
+                self._announce(key, as_fit(version.said, *version.fitness))
 
     def _load_known(self) -> None:
         """Load at once what the pool has loaded before from the same files."""
@@ -320,9 +331,10 @@ class Models:
             platform=session.platform,
             backend=_BACKENDS[manifest.backend],
         )
-        runnable = Runnable(session, probed.layout)
+        fitness = VersionFitness(self._limits, probed.max_batch)
+        runnable = Runnable(key.model, key.version, session, probed.layout, fitness)
         self._versions[key] = _Version(said, runnable)
-        self._ready.put(key, runnable)
+        self._ready.put(runnable)
         self._changed()
         self._announce_ready(key)
 
@@ -336,10 +348,7 @@ class Models:
             self._log.warning("topic.missing", model=key.model, text=str(error))
             return
         self._unprovisioned.discard(key)
-        self._announce(
-            key,
-            msgspec.structs.replace(version.said, state=ModelState.READY, reason=""),
-        )
+        self._announce(key, as_fit(version.said, *version.fitness))
 
     def _refuse(self, key: VersionKey, reason: str, sha256: str = "") -> None:
         """Say why; what this slot serves under the number goes on."""
@@ -382,7 +391,7 @@ class Models:
         if runnable in self._around.held():
             return
         del self._versions[key]
-        self._ready.drop(key)
+        self._ready.drop(*key)
         self._changed()
         self._around.announcer.say(key, None)
         runnable.session.close()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
+from headrace.delivery import WorkerLimits
 from headrace.lifecycle import AdminSettings, BusSettings
 from headrace.runtime import DeviceSettings
 from headrace.telemetry import LogSettings
@@ -45,4 +46,5 @@ class GpuWorkerSettings(BaseModel, frozen=True, extra="forbid"):
     device: DeviceSettings = DeviceSettings()
     log: LogSettings = LogSettings()
     models: ModelsSettings = ModelsSettings()
+    runs: WorkerLimits = WorkerLimits()
     worker: WorkerSettings = WorkerSettings()

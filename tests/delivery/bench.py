@@ -1,6 +1,7 @@
 """A worker's core on a bench: told by hand in virtual time."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from headrace.delivery import WorkerCore, WorkerLimits
 from headrace.delivery.worker_decisions import (
@@ -25,6 +26,7 @@ from tests.delivery.desk import found
 
 __all__ = ["JOIN", "LANE", "RETRY", "Bench"]
 
+D = TypeVar("D")
 LANE = 3
 JOIN = 40
 RETRY = Outcome(MemberStatus.RETRY, "model_error", "it raised")
@@ -107,6 +109,9 @@ class Bench:
         self, name: str, members: Iterable[int] = (0,), *, acked: bool = True
     ) -> list[WorkerDecision]:
         return self.tell(RepliesEnded(name, tuple(members), acked))
+
+    def said_of(self, kind: type[D]) -> list[D]:
+        return [each for each in self.said if isinstance(each, kind)]
 
     def acked(self, decisions: Iterable[WorkerDecision]) -> list[WorkerDecision]:
         """The first numbered write among the decisions is acked."""

@@ -6,6 +6,7 @@ from headrace.delivery.worker_decisions import (
     ReadToEnd,
     Run,
     Terminate,
+    WorkerDecision,
     WorkerExit,
     WriteDone,
     WriteLeave,
@@ -17,6 +18,7 @@ from headrace.delivery.worker_events import (
     CaughtUp,
     DrainRequested,
     GapNoticed,
+    GiveUp,
     HeartbeatAcked,
     Outcome,
     PositionLost,
@@ -149,24 +151,67 @@ def test_a_batch_past_its_latest_start_is_not_run() -> None:
 def test_a_run_past_its_limit_is_stopped_and_the_process_ends() -> None:
     bench = Bench()
     bench.batch("b")
-    bench.batch("waiting")
 
     assert bench.let_pass(bench.limits.run_min_us - 1) == []
     assert bench.let_pass(1) == [Terminate("b")]
     (done,) = bench.ran("b", (RETRY,))
     assert isinstance(done, WriteDone)
-    assert bench.tell(WriteEnded(done.write, 9)) == [
-        Forget("b"),
-        Exit(WorkerExit.RUN_LIMIT),
-    ]
+    assert ends_by(bench) == [Exit(WorkerExit.RUN_LIMIT)]
 
 
-def test_a_run_that_cannot_be_stopped_ends_the_process_all_the_same() -> None:
+def test_a_run_that_cannot_be_stopped_is_handed_back_before_the_process_ends() -> None:
+    bench = Bench()
+    bench.sync()
+    bench.batch("b", members=2)
+    bench.batch("waiting")
+    said = bench.let_pass(bench.limits.run_min_us)
+    assert handed_back(said) == {"waiting": "handed_back"}
+    assert found(said, WriteReport)[0].draining  # that nothing more is sent
+    bench.acked(found(said, WriteReport))
+    bench.acked(found(said, WriteDone))
+    assert handed_back(bench.batch("on its way")) == {"on its way": "handed_back"}
+
+    said = bench.let_pass(bench.limits.run_end_wait_us)
+
+    assert handed_back(said) == {"b": "run_limit"}
+    assert bench.ran("b") == []  # too late
+    assert ends_by(bench) == [Exit(WorkerExit.RUN_LIMIT)]
+
+
+def test_the_process_ends_when_nothing_can_be_handed_back() -> None:
     bench = Bench()
     bench.batch("b")
     bench.let_pass(bench.limits.run_min_us)
+    bench.let_pass(bench.limits.run_end_wait_us)
 
-    assert bench.let_pass(bench.limits.run_end_wait_us) == [Exit(WorkerExit.RUN_LIMIT)]
+    assert bench.let_pass(bench.limits.hand_back_wait_us - 1) == []
+    assert bench.let_pass(1) == [Exit(WorkerExit.RUN_LIMIT)]
+
+
+def test_a_worker_that_gives_up_answers_its_run_and_hands_back_the_rest() -> None:
+    bench = Bench()
+    bench.batch("b")
+    bench.batch("waiting")
+
+    said = bench.tell(GiveUp(WorkerExit.DEVICE_LOST))
+    assert handed_back(said) == {"waiting": "handed_back"}
+    said = bench.ran("b", (Outcome(MemberStatus.RETRY, "device"),))
+
+    assert handed_back(said) == {"b": "device"}
+    assert ends_by(bench) == [Exit(WorkerExit.DEVICE_LOST)]
+
+
+def ends_by(bench: Bench) -> list[WorkerDecision]:
+    """What the core says when all that it wrote is acked, its leave last."""
+    for done in bench.said_of(WriteDone):
+        bench.tell(WriteEnded(done.write, 9))
+    bench.let_pass(bench.limits.leave_quiet_us)
+    return bench.acked(bench.said_of(WriteLeave))
+
+
+def handed_back(decisions: list[WorkerDecision]) -> dict[str, str]:
+    """The batches whose done is written, with the reason."""
+    return {done.batch: done.outcomes[0].reason for done in found(decisions, WriteDone)}
 
 
 def test_the_run_limit_grows_with_the_runs_of_that_size() -> None:

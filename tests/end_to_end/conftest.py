@@ -44,6 +44,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "batch_axis = { x = 1, y = 0 }\n",
     )
     put_version(folder, "refused", "1", zoo.refused_unknown_op())
+    put_simulated(folder, "tight", "1", alpha_ms=1, memory_left_rows=8)
+    put_version(folder, "moody", "1", graphs.raising())
     put_simulated(folder, "blocker", "1", alpha_ms=800)
     put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)
     put_simulated(folder, "quick", "1", alpha_ms=20, beta_ms=0.1)

@@ -34,12 +34,15 @@ def put_simulated(
     beta_ms: float = 0.25,
     max_batch: int = 32,
     width: int = 4,
+    memory_left_rows: int | None = None,
 ) -> Path:
     """A simulated accelerator: input ``X`` FP32 [-1, width], output the same."""
     folder = models / model / version
     folder.mkdir(parents=True)
+    left = f"memory_left_rows = {memory_left_rows}\n" if memory_left_rows else ""
     (folder / "model.toml").write_text(
-        SIMULATED.format(
+        left
+        + SIMULATED.format(
             alpha_ms=alpha_ms, beta_ms=beta_ms, max_batch=max_batch, width=width
         )
     )

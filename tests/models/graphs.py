@@ -147,6 +147,25 @@ def alloc() -> bytes:
     )
 
 
+def raising() -> bytes:
+    """Y = X, but the run fails where any row is below -1: not an error of the input
+    that ONNX Runtime tells from one of the model."""
+    return model(
+        "raising",
+        [
+            node("ReduceMin", ["X"], ["L"], axes=[0], keepdims=0),
+            node("Min", ["L", "zero"], ["N"]),
+            node("Add", ["N", "one"], ["S"]),
+            node("ConstantOfShape", ["S"], ["Z"]),
+            node("Cast", ["X"], ["F"], to=T.FLOAT),
+            node("Add", ["F", "Z"], ["Y"]),
+        ],
+        [value("X", T.INT64, ["n", 1])],
+        [value("Y", T.FLOAT, ["n", 1])],
+        [constant("zero", np.array([0])), constant("one", np.array([1]))],
+    )
+
+
 def slow(loops: int, width: int = 1024) -> bytes:
     """``loops`` products with an orthogonal matrix: time without growing values."""
     weight = np.random.default_rng(0).standard_normal((width, width))

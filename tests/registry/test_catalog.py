@@ -25,6 +25,7 @@ def an_announcement(
     reason: str = "",
     warnings: tuple[str, ...] = (),
     max_batch: int = 32,
+    rows_fit: int | None = None,
     run_us: dict[int, int] | None = None,
     latency_objective_ms: float | None = None,
 ) -> Announcement:
@@ -38,6 +39,7 @@ def an_announcement(
         sha256=sha256,
         signature=signature,
         max_batch=max_batch,
+        rows_fit=rows_fit,
         batch_axes={"x": 0, "y": 0},
         run_us=run_us or {},
         latency_objective_ms=latency_objective_ms,
@@ -182,6 +184,29 @@ def test_loading_other_files_ends_the_version_for_those_queued() -> None:
         an_announcement(state=ModelState.LOADING, sha256="bb", signature=None)
     )
     assert catalog.served() == ()
+
+
+def test_a_slot_that_fails_is_not_asked_and_what_is_queued_waits_for_it() -> None:
+    failing = an_announcement(state=ModelState.FAILING, reason="5 runs failed")
+    catalog = a_catalog(an_announcement(), an_announcement(slot=1))
+
+    assert catalog.apply(failing)
+    served = catalog.resolve("digits")
+    assert (served.ready_slots, served.loading_slots) == ({1}, {0})
+
+    catalog.remove("digits", "1", 1)
+    error = refused(catalog)
+    assert error.reason == Reason.MODEL_UNAVAILABLE
+    assert "version 1 is failing (5 runs failed)" in str(error)
+    assert not catalog.lookup("digits", "1").is_gone
+
+
+def test_the_memory_of_each_slot_is_known() -> None:
+    catalog = a_catalog(an_announcement(rows_fit=8), an_announcement(slot=1))
+
+    served = catalog.resolve("digits")
+
+    assert (served.max_batch, served.rows_fit) == (32, {0: 8})
 
 
 def test_an_unloading_version_is_for_queued_requests_alone() -> None:

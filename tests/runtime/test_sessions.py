@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from headrace.domain import VARIABLE, Datatype, Manifest, TensorSpec
@@ -284,3 +285,49 @@ def test_weights_in_a_file_beside_the_model_are_used(tmp_path: Path) -> None:
     )
 
     assert got.tolist() == [(weights + 1).tolist()]
+
+
+def test_a_shrunk_arena_gives_memory_back_and_a_rebuilt_session_runs(
+    tmp_path: Path,
+) -> None:
+    session = onnx(tmp_path, graphs.alloc())
+    session.run({"MB": np.array([2, 3])})  # the arena keeps its first region
+    session.run({"MB": np.array([60_000, 1_000])})  # 240 MB
+    before = resident_mb()
+
+    session.shrink()
+    session.run({"MB": np.array([2, 3])})
+
+    assert resident_mb() < before - 200
+    session.rebuild()
+    (output,) = session.run({"MB": np.array([2, 3])})
+    assert output.tolist() == [0.0]
+
+
+def resident_mb() -> float:
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def test_a_session_is_not_rebuilt_from_other_files(tmp_path: Path) -> None:
+    session = onnx(tmp_path, graphs.identity("FP32"))
+    (tmp_path / "model.onnx").write_bytes(graphs.log())
+
+    with pytest.raises(ModelRefused, match="its files have changed"):
+        session.rebuild()
+
+
+def test_the_simulated_memory_may_shrink_after_the_load() -> None:
+    manifest = Manifest.model_validate(
+        {
+            "backend": "simulated",
+            "alpha_ms": 1,
+            "beta_ms": 0,
+            "memory_left_rows": 2,
+            "inputs": [{"name": "X", "datatype": "FP32", "shape": [-1, 1]}],
+        }
+    )
+    session = SimulatedSession(manifest)
+
+    session.run({"X": np.zeros((2, 1), np.float32)})
+    with pytest.raises(RunFailed, match="3 rows, but 2 fit"):
+        session.run({"X": np.zeros((3, 1), np.float32)})

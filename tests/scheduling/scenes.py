@@ -33,6 +33,7 @@ def a_version(
     alpha_us: int = 1 * MS,
     beta_us: int = 1 * MS,
     version: str = "1",
+    rows_fit: dict[int, int] | None = None,
 ) -> ServedVersion:
     return ServedVersion(
         model=model,
@@ -50,6 +51,7 @@ def a_version(
         },
         ready_slots=slots,
         unloading_slots=frozenset(),
+        rows_fit=rows_fit or {},
     )
 
 

@@ -5,6 +5,7 @@ Nothing here waits, sends or looks at a clock. :class:`Lane` is a former's part 
 ``decisions``, ``worker_events`` and ``worker_decisions``.
 """
 
+from headrace.delivery.fitness import Fitness, Ran, Remedy, VersionFitness
 from headrace.delivery.lane import Lane, LaneState
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.logtime import LogClock
@@ -15,11 +16,15 @@ from headrace.delivery.worker_limits import WorkerLimits
 
 __all__ = [
     "CommitMetadata",
+    "Fitness",
     "Lane",
     "LaneLimits",
     "LaneState",
     "LogClock",
+    "Ran",
+    "Remedy",
     "Roster",
+    "VersionFitness",
     "WorkerCore",
     "WorkerLimits",
 ]

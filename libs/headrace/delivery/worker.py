@@ -9,7 +9,6 @@ the methods name are those of the delivery protocol (README.md beside this file)
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from typing import TypeVar, assert_never
 
 import msgspec
@@ -38,6 +37,7 @@ from headrace.delivery.worker_events import (
     CaughtUp,
     DrainRequested,
     GapNoticed,
+    GiveUp,
     HeartbeatAcked,
     ModelsReady,
     Outcome,
@@ -50,37 +50,18 @@ from headrace.delivery.worker_events import (
     WorkerEvent,
     WriteEnded,
 )
+from headrace.delivery.worker_held import Held, Phase
 from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
 from headrace.domain import Setback
 
 __all__ = ["WorkerCore"]
 
+HANDED_BACK = (Outcome(MemberStatus.RETRY, Setback.HANDED_BACK, "the worker ends"),)
+OVERDUE = (Outcome(MemberStatus.RETRY, Setback.RUN_LIMIT, "its run would not stop"),)
 LATE = (Outcome(MemberStatus.RETRY, Setback.LATE, "past its latest start"),)
 UNACKED = Outcome(MemberStatus.UNACKED, "unacked", "the reply was not acked in time")
 
 _Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)
-
-
-class _Phase(Enum):
-    WAITING = 1
-    RUNNING = 2
-    REPLYING = 3
-    DONE = 4
-
-
-class _Held(msgspec.Struct):
-    """A batch from taking it to the ack of its done."""
-
-    read: BatchRead
-    phase: _Phase = _Phase.WAITING
-    run_limit_at_us: int = 0
-    replies_by_us: int = 0
-    outcomes: list[Outcome] = []
-    pending: set[int] = set()
-    """Members whose replies are neither acked nor failed."""
-
-    done_at_us: int = 0
-    """When its done was first written."""
 
 
 class WorkerCore:
@@ -98,16 +79,17 @@ class WorkerCore:
         self._epoch = -1
         self._former = ""
         self._k: int | None = None
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._finished: deque[str] = deque(maxlen=FINISHED_KEPT)
-        self._running: _Held | None = None
+        self._running: Held | None = None
         self._catching_up = 0
         self._models: frozenset[str] = frozenset()
         self._bus_heard_us: int | None = None
         self._drain_report: int | None = None
         self._quiet_at_us: int | None = None
         self._draining = False
-        self._ending_at_us: int | None = None
+        self._ending: WorkerExit | None = None
+        self._ending_at_us = 0
         self._exited = False
         self._writes = 0
         self._written: dict[int, WriteJoin | WriteReport | WriteDone | WriteLeave] = {}
@@ -126,7 +108,7 @@ class WorkerCore:
         """Batches taken whose done is not written yet. The others take no room: the
         former has often read a done, and sent the next batch, before its ack."""
         return tuple(
-            batch for batch, held in self._held.items() if held.phase is not _Phase.DONE
+            batch for batch, held in self._held.items() if held.phase is not Phase.DONE
         )
 
     @property
@@ -151,8 +133,8 @@ class WorkerCore:
         """The next instant at which ``Ticked`` can change anything."""
         if self._exited:
             return None
-        instants = [held.replies_by_us for held in self._in(_Phase.REPLYING)]
-        if self._ending_at_us is not None:
+        instants = [held.replies_by_us for held in self._in(Phase.REPLYING)]
+        if self._ending is not None:
             instants.append(self._ending_at_us)
         elif self._running:
             instants.append(self._running.run_limit_at_us)
@@ -160,7 +142,7 @@ class WorkerCore:
             instants.append(self._quiet_at_us)
         return min(instants, default=None)
 
-    def _in(self, phase: _Phase) -> list[_Held]:
+    def _in(self, phase: Phase) -> list[Held]:
         return [held for held in self._held.values() if held.phase is phase]
 
     def _take_in(  # noqa: C901 - one case for each member of the union
@@ -193,6 +175,8 @@ class WorkerCore:
                 return [Exit(WorkerExit.POSITION_LOST)]
             case DrainRequested():
                 return self._drain(now_us)
+            case GiveUp():
+                return self._give_up(event.why, now_us)
             case Ticked():
                 pass
             case _:
@@ -240,7 +224,7 @@ class WorkerCore:
             facts: dict[str, str | int] = {"batch": batch.batch, "held": unfinished}
             return [*self._refuse(batch, "cap"), Alarm("worker.cap_exceeded", facts)]
         self._epoch, self._former = batch.epoch, batch.former
-        self._held[batch.batch] = _Held(batch)
+        self._held[batch.batch] = Held(batch)
         if self._quiet_at_us is not None:
             self._quiet_at_us = now_us + self._limits.leave_quiet_us
         return []
@@ -272,15 +256,18 @@ class WorkerCore:
     # -- runs and replies: W4, W5
 
     def _start_run(self, now_us: int) -> list[WorkerDecision]:
-        if self._running or self._catching_up or self._ending_at_us is not None:
+        if self._ending is not None:
+            waiting = self._in(Phase.WAITING)
+            return [self._done(held, HANDED_BACK, now_us) for held in waiting]
+        if self._running or self._catching_up:
             return []
         decisions: list[WorkerDecision] = []
-        for held in self._in(_Phase.WAITING):
+        for held in self._in(Phase.WAITING):
             latest_us = held.read.latest_start_us
             if latest_us is not None and now_us > latest_us:
                 decisions.append(self._done(held, LATE, now_us))
                 continue
-            held.phase = _Phase.RUNNING
+            held.phase = Phase.RUNNING
             held.run_limit_at_us = now_us + self._times.limit_us(held.read)
             self._running = held
             return [*decisions, Run(held.read.batch)]
@@ -288,6 +275,8 @@ class WorkerCore:
 
     def _run_ended(self, event: RunEnded, now_us: int) -> list[WorkerDecision]:
         held = self._running
+        if held is None and self._ending is not None:
+            return []  # too late: it was handed back
         assert held is not None, "a run ended that was not asked for"
         assert held.read.batch == event.batch, "the runner ran another batch"
         self._running = None
@@ -304,7 +293,7 @@ class WorkerCore:
         )
         if not succeeded:
             return [self._done(held, told, now_us)]
-        held.phase = _Phase.REPLYING
+        held.phase = Phase.REPLYING
         held.pending = set(succeeded)
         limits = self._limits
         wait_us = limits.result_wait_us if held.read.bulk else limits.reply_wait_us
@@ -313,7 +302,7 @@ class WorkerCore:
 
     def _replies_ended(self, event: RepliesEnded, now_us: int) -> list[WorkerDecision]:
         held = self._held.get(event.batch)
-        if held is None or held.phase is not _Phase.REPLYING:
+        if held is None or held.phase is not Phase.REPLYING:
             return []  # an ack that came after the wait: the retry's reply is second
         held.pending.difference_update(event.members)
         if not event.acked:
@@ -321,17 +310,17 @@ class WorkerCore:
                 held.outcomes[member] = UNACKED
         return [] if held.pending else [self._replied(held, now_us)]
 
-    def _replied(self, held: _Held, now_us: int) -> WriteDone:
+    def _replied(self, held: Held, now_us: int) -> WriteDone:
         for member in held.pending:
             held.outcomes[member] = UNACKED
         all_ok = all(each.status is MemberStatus.OK for each in held.outcomes)
         return self._done(held, ALL_OK if all_ok else tuple(held.outcomes), now_us)
 
     def _done(
-        self, held: _Held, outcomes: tuple[Outcome, ...], now_us: int
+        self, held: Held, outcomes: tuple[Outcome, ...], now_us: int
     ) -> WriteDone:
         assert self._incarnation is not None
-        held.phase = _Phase.DONE
+        held.phase = Phase.DONE
         held.done_at_us = now_us
         done = WriteDone(0, self._incarnation, held.read.batch, outcomes)
         return self._number(done)
@@ -358,7 +347,7 @@ class WorkerCore:
             case WriteLeave():
                 if event.offset is None:
                     return [self._number(write)]
-                return [Exit(WorkerExit.DRAINED)]
+                return [Exit(self._ending or WorkerExit.DRAINED)]
             case _:
                 assert_never(write)
 
@@ -385,7 +374,7 @@ class WorkerCore:
         self._quiet_at_us = now_us + self._limits.leave_quiet_us
         return []
 
-    # -- ends: W7, the run limit
+    # -- ends: W7, the run limit, what the process cannot go on with
 
     @property
     def _leaving(self) -> bool:
@@ -409,16 +398,24 @@ class WorkerCore:
         self._drain_report = report.write
         return [report]
 
+    def _give_up(self, why: WorkerExit, now_us: int) -> list[WorkerDecision]:
+        """Drain without running: what waits is handed back."""
+        if self._ending is not None:
+            return []
+        self._ending = why
+        self._ending_at_us = now_us + self._limits.run_end_wait_us
+        return self._drain(now_us)
+
     def _on_time(self, now_us: int) -> list[WorkerDecision]:
         decisions: list[WorkerDecision] = [
             self._replied(held, now_us)
-            for held in self._in(_Phase.REPLYING)
+            for held in self._in(Phase.REPLYING)
             if now_us >= held.replies_by_us
         ]
         running = self._running
-        if running and self._ending_at_us is None and now_us >= running.run_limit_at_us:
-            self._ending_at_us = now_us + self._limits.run_end_wait_us
+        if running and self._ending is None and now_us >= running.run_limit_at_us:
             decisions.append(Terminate(running.read.batch))
+            decisions += self._give_up(WorkerExit.RUN_LIMIT, now_us)
         decisions += self._exits(now_us)
         if self._quiet_at_us is not None and not self._held:
             decisions += self._leave(now_us)
@@ -433,18 +430,18 @@ class WorkerCore:
         return [self._number(WriteLeave(0, self._incarnation))]
 
     def _exits(self, now_us: int) -> list[WorkerDecision]:
-        if self._ending_at_us is not None:
-            told = self._running is None and not (
-                self._in(_Phase.REPLYING) or self._in(_Phase.DONE)
-            )
-            if told or now_us >= self._ending_at_us:
-                return [Exit(WorkerExit.RUN_LIMIT)]
-        # No timer of its own: every acked heartbeat comes by here.
+        if self._ending is not None and now_us >= self._ending_at_us:
+            running, self._running = self._running, None
+            if running is None:
+                return [Exit(self._ending)]
+            self._ending_at_us = now_us + self._limits.hand_back_wait_us
+            return [self._done(running, OVERDUE, now_us)]
+        # Without a timer: every acked heartbeat comes by here.
         heard_us = self._bus_heard_us
         lives = heard_us is not None and now_us - heard_us <= self._limits.bus_live_us
         if lives and any(
             now_us >= held.done_at_us + self._limits.done_unacked_us
-            for held in self._in(_Phase.DONE)
+            for held in self._in(Phase.DONE)
         ):
             return [Exit(WorkerExit.DONE_UNACKED)]
         return []

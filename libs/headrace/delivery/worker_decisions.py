@@ -7,12 +7,10 @@ replies has a number, answered by ``WriteEnded``.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from headrace.delivery.decisions import Alarm
-from headrace.delivery.worker_events import Outcome
+from headrace.delivery.worker_events import Outcome, WorkerExit
 
 __all__ = [
     "Alarm",
@@ -114,18 +112,6 @@ class Forget(msgspec.Struct, frozen=True):
     """The batch's done is acked, or the batch was refused: drop its record."""
 
     batch: str
-
-
-class WorkerExit(StrEnum):
-    """Why the process ends at once; :mod:`headrace.lifecycle` has the codes."""
-
-    DRAINED = "drained"
-    REPLACED = "replaced"
-    """W2: another process has this slot."""
-    RUN_LIMIT = "run_limit"
-    DONE_UNACKED = "done_unacked"
-    """W5: a done stayed unacked for 60 s on a live bus."""
-    POSITION_LOST = "position_lost"
 
 
 class Exit(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ index. ``WriteEnded``, ``DrainRequested``, ``GapNoticed`` and ``Ticked`` are tho
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from headrace.delivery.events import (
@@ -25,6 +27,7 @@ __all__ = [
     "CaughtUp",
     "DrainRequested",
     "GapNoticed",
+    "GiveUp",
     "HeartbeatAcked",
     "ModelsReady",
     "Outcome",
@@ -35,6 +38,7 @@ __all__ = [
     "SyncRead",
     "Ticked",
     "WorkerEvent",
+    "WorkerExit",
     "WriteEnded",
 ]
 
@@ -125,6 +129,28 @@ class PositionLost(msgspec.Struct, frozen=True):
     """The reader's position lies outside its partition: cut, replaced or expired."""
 
 
+class WorkerExit(StrEnum):
+    """Why the process ends at once; :mod:`headrace.lifecycle` has the codes."""
+
+    DRAINED = "drained"
+    REPLACED = "replaced"
+    """W2: another process has this slot."""
+    RUN_LIMIT = "run_limit"
+    OUT_OF_MEMORY = "out_of_memory"
+    """Neither a smaller arena nor a new session has helped."""
+    DEVICE_LOST = "device_lost"
+    """The device answers every call with an error until the process is gone."""
+    DONE_UNACKED = "done_unacked"
+    """W5: a done stayed unacked for 60 s on a live bus."""
+    POSITION_LOST = "position_lost"
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """The process cannot go on: hand back what is held, then end for this reason."""
+
+    why: WorkerExit
+
+
 WorkerEvent = (
     Started
     | BatchRead
@@ -138,5 +164,6 @@ WorkerEvent = (
     | PositionLost
     | DrainRequested
     | GapNoticed
+    | GiveUp
     | Ticked
 )

@@ -34,11 +34,29 @@ class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     run_min_us: PositiveInt = 10_000_000
     run_max_us: PositiveInt = 540_000_000
     run_factor: PositiveInt = 10
-    """A run is stopped, and the process ends, after ``run_factor`` times the longest
-    of the last runs of that size, within these two."""
+    """The run limit: a run is stopped, and the process ends, after ``run_factor`` times
+    the longest of the last runs of that size, within these two. Its members run again
+    elsewhere; with a member that does so three times the reason is ``crash``."""
 
     run_end_wait_us: PositiveInt = 5_000_000
-    """How long a stopped run may take to end, and its ``done`` to be acked."""
+    """How long a stopped run may take to end, and all that is held to be handed back;
+    then the run's batch is handed back while it goes on."""
+
+    hand_back_wait_us: PositiveInt = 2_000_000
+    """How long the ack of that may take; then the process ends without it, and the
+    former learns of it from the silence."""
+
+    memory_kept_us: PositiveInt = 60_000_000
+    """How long a slot takes only half of the rows that ran out of memory; then twice
+    as many again, and so on."""
+
+    breaker_failures: PositiveInt = 5
+    """Runs of a version that fail in a row before the slot takes no more of it."""
+
+    breaker_us: PositiveInt = 5_000_000
+    breaker_max_us: PositiveInt = 60_000_000
+    """For how long, the first time; twice as long after each try that fails, up to
+    ``breaker_max``. A try takes one row at a time."""
 
     done_unacked_us: PositiveInt = 60_000_000
     """A ``done`` unacked for so long on a live bus: the producer is broken, the

@@ -117,6 +117,10 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     memory_rows: _Rows | None = None
     """Simulated: a batch of more rows runs out of memory; absent: none does."""
 
+    memory_left_rows: _Rows | None = None
+    """Simulated: as ``memory_rows``, once the version is loaded, as when another
+    process has taken the device's memory since."""
+
     inputs: Annotated[tuple[SimulatedInput, ...], Field(max_length=INPUTS_MAX)] = ()
     """Simulated: the inputs, returned unchanged as outputs."""
 
@@ -135,6 +139,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
                 raise ValueError("inputs must have a name each, none twice")
             return self
         simulated["memory_rows"] = self.memory_rows is not None
+        simulated["memory_left_rows"] = self.memory_left_rows is not None
         strange = [key for key, given in simulated.items() if given]
         if strange:
             raise ValueError(f'{", ".join(strange)}: only for backend = "simulated"')

@@ -25,6 +25,8 @@ class ModelState(StrEnum):
 
     LOADING = "loading"
     READY = "ready"
+    FAILING = "failing"
+    """It is loaded, and its runs fail: it is not asked until it is tried again."""
     REFUSED = "refused"
     UNLOADING = "unloading"
 
@@ -78,6 +80,10 @@ class ServedVersion(msgspec.Struct, frozen=True):
     unloading_slots: frozenset[int]
     loading_slots: frozenset[int] = frozenset()
     """Slots that will have it, or have it again: what is queued waits for them."""
+
+    rows_fit: dict[int, int] = {}
+    """Most rows in one run of these slots, where their memory holds fewer than
+    ``max_batch``."""
 
     platform: str = "onnx_onnxv1"
 

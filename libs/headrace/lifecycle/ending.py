@@ -35,6 +35,10 @@ class ExitCode(IntEnum):
     STALLED = 74
     """The main loop did not turn, or a run passed its limit."""
 
+    DEVICE = 75
+    """The device answers with errors, or has no memory, and only a new process can
+    have it anew; what this one held was handed back."""
+
     FENCED = 76
     """Another process has this instance id. To be restarted after two session
     time-outs, so that the two do not take it from each other by turns."""

@@ -38,6 +38,7 @@ GROUPS: Final = frozenset(
         "limits",
         "log",
         "models",
+        "runs",
         "runtime",
         "scheduling",
         "worker",

@@ -21,6 +21,7 @@ __all__ = ["Catalog", "VersionInfo"]
 _BEST_FIRST = (
     ModelState.READY,
     ModelState.LOADING,
+    ModelState.FAILING,
     ModelState.UNLOADING,
     ModelState.REFUSED,
 )
@@ -163,7 +164,9 @@ class _Version:
         sha256 = self._sha256()
         same = self._described(sha256) if sha256 is not None else []
         running = [each for each in same if each.state is not ModelState.LOADING]
-        loading = _slots(self.slots.values(), ModelState.LOADING)
+        slots = self.slots.values()
+        # One that fails is tried again, so what is queued waits for it, too.
+        loading = _slots(slots, ModelState.LOADING) | _slots(slots, ModelState.FAILING)
         if same:
             self.served = msgspec.structs.replace(
                 _served(running or same, running), loading_slots=loading
@@ -208,7 +211,7 @@ class _Version:
             for each in alive
         ):
             return self.served.sha256
-        for state in (ModelState.READY, ModelState.UNLOADING, ModelState.LOADING):
+        for state in _BEST_FIRST[:-1]:
             for each in alive:
                 if each.state is state and each.signature:
                     return each.sha256
@@ -256,6 +259,7 @@ def _served(
         if objective_ms is None
         else round(objective_ms * 1000),
         run_us=run_us,
+        rows_fit={each.slot: each.rows_fit for each in running if each.rows_fit},
         ready_slots=_slots(running, ModelState.READY),
         unloading_slots=_slots(running, ModelState.UNLOADING),
         platform=first.platform,

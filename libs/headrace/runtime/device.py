@@ -39,6 +39,10 @@ _EXECUTION_PROVIDERS = {
 }
 
 
+_ARENAS = {Provider.CPU: "cpu:0", Provider.CUDA: "cpu:0;gpu:0"}
+"""As a run's option names the memory arenas that it shrinks."""
+
+
 class DeviceSettings(BaseModel, frozen=True, extra="forbid"):
     """What sessions run on."""
 
@@ -57,6 +61,7 @@ class Device:
     def __init__(self, provider: Provider, intra_op_threads: int) -> None:
         self.provider = provider
         self.execution_providers = _EXECUTION_PROVIDERS[provider]
+        self.arenas = _ARENAS[provider]
         self._intra_op_threads = intra_op_threads
 
     def session_options(self) -> onnxruntime.SessionOptions:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from headrace.errors import HeadraceError
 
-__all__ = ["FailureKind", "RunFailed", "clean_text"]
+__all__ = ["FailureKind", "RunFailed", "clean_text", "kind_of_text"]
 
 TEXT_CHARS_MAX = 500
 """Longer texts are cut."""
@@ -27,6 +27,23 @@ _PATH = re.compile(r"(?<![\w./<])(?:\.{0,2}/(?:[\w.+-]+/)*|(?:[\w.+-]+/){2,})[\w
 """A word with one slash, such as "function/op", is none."""
 
 
+_OUT_OF_MEMORY = (
+    "Failed to allocate memory",
+    "Failed to find a free memory block",
+    "bfc_arena.cc",
+    "out of memory",
+    "ALLOC_FAILED",
+)
+_STOPPED = "terminate flag"
+_CUDA_FAILURE = re.compile(r"\bCUDA failure (\d+):")
+_CUDA_LOST = frozenset(
+    # What the CUDA runtime calls sticky (cudaError_t): the context is corrupt and the
+    # process must end. ECC, MPS, illegal address, time-out, assert, hardware stack,
+    # illegal instruction, misaligned or foreign address, program counter, launch.
+    {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 805, 999}
+)
+
+
 class FailureKind(StrEnum):
     """What the failure says of batch and model."""
 
@@ -36,6 +53,8 @@ class FailureKind(StrEnum):
     """Out of memory: fewer rows may run."""
     STOPPED = "stopped"
     """Stopped from outside, for it ran too long."""
+    DEVICE = "device"
+    """The device is lost to this process: every later run fails, too."""
     MODEL = "model"
 
 
@@ -45,6 +64,16 @@ class RunFailed(HeadraceError):
     def __init__(self, kind: FailureKind, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+def kind_of_text(text: str) -> FailureKind | None:
+    """What a text of ONNX Runtime says of itself; None: nothing, its class does."""
+    cuda = _CUDA_FAILURE.search(text)
+    if cuda and int(cuda[1]) in _CUDA_LOST:
+        return FailureKind.DEVICE
+    if any(word in text for word in _OUT_OF_MEMORY):
+        return FailureKind.MEMORY
+    return FailureKind.STOPPED if _STOPPED in text else None
 
 
 def clean_text(text: str) -> str:

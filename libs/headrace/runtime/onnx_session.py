@@ -15,7 +15,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from headrace.domain import VARIABLE, Datatype, Signature, TensorSpec
 from headrace.errors import ModelRefused
 from headrace.runtime.device import Device
-from headrace.runtime.failures import FailureKind, RunFailed, clean_text
+from headrace.runtime.failures import (
+    FailureKind,
+    RunFailed,
+    clean_text,
+    kind_of_text,
+)
 from headrace.runtime.session import NUMPY_TYPES, Array
 
 __all__ = ["OnnxSession"]
@@ -43,8 +48,7 @@ _GENERATED_NAME = pattern(r"unk__\d+|DynamicDimension\.\d+|\?|-1")
 """Names that converters give to dimensions that have none: never equal on purpose."""
 
 _SENDERS_FAULT = (ort_errors.InvalidArgument, ValueError, TypeError)
-_OUT_OF_MEMORY = ("Failed to allocate memory", "bfc_arena.cc", "out of memory")
-_STOPPED = "terminate flag"
+_DEVICE_LOST = (ort_errors.DeviceReset,)
 
 _ERRORS: tuple[type[Exception], ...] = (
     *(
@@ -69,21 +73,10 @@ class OnnxSession:
 
     def __init__(self, model: Path, device: Device) -> None:
         self.provider = device.provider.value
-        try:
-            self._session = onnxruntime.InferenceSession(
-                str(model),
-                device.session_options(),
-                providers=device.execution_providers,
-            )
-        except _ERRORS as error:
-            raise ModelRefused(
-                f"ONNX Runtime cannot load the file: {clean_text(str(error))}"
-            ) from error
-        taken = self._session.get_providers()[0]
-        if taken != device.execution_providers[0]:
-            raise ModelRefused(
-                f"the model would run on {taken} instead of {self.provider}"
-            )
+        self._model = model
+        self._device = device
+        self._files = _stamps(model)
+        self._session = self._load()
         inputs = self._session.get_inputs()
         outputs = self._session.get_outputs()
         self.signature = Signature(
@@ -99,9 +92,34 @@ class OnnxSession:
             for spec in (*self.signature.inputs, *self.signature.outputs)
         )
         self._options = onnxruntime.RunOptions()
+        self._must_shrink = False
+
+    def _load(self) -> onnxruntime.InferenceSession:
+        device = self._device
+        try:
+            session = onnxruntime.InferenceSession(
+                str(self._model),
+                device.session_options(),
+                providers=device.execution_providers,
+            )
+        except _ERRORS as error:
+            raise ModelRefused(
+                f"ONNX Runtime cannot load the file: {clean_text(str(error))}"
+            ) from error
+        taken = session.get_providers()[0]
+        if taken != device.execution_providers[0]:
+            raise ModelRefused(
+                f"the model would run on {taken} instead of {self.provider}"
+            )
+        return session
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         self._options = onnxruntime.RunOptions()
+        if self._must_shrink:
+            self._must_shrink = False
+            self._options.add_run_config_entry(
+                "memory.enable_memory_arena_shrinkage", self._device.arenas
+            )
         run = self._run_ort_values if self._needs_ort_values else self._run_arrays
         try:
             return run(inputs)
@@ -110,6 +128,15 @@ class OnnxSession:
 
     def stop(self) -> None:
         self._options.terminate = True
+
+    def shrink(self) -> None:
+        self._must_shrink = True
+
+    def rebuild(self) -> None:
+        if _stamps(self._model) != self._files:
+            raise ModelRefused("its files have changed since they were loaded")
+        del self._session  # its memory first
+        self._session = self._load()
 
     def close(self) -> None:
         del self._session
@@ -135,6 +162,12 @@ class OnnxSession:
             _bits(output) if spec.datatype is Datatype.BF16 else output.numpy()
             for spec, output in zip(self.signature.outputs, outputs, strict=True)
         ]
+
+
+def _stamps(model: Path) -> list[tuple[str, int, int]]:
+    """The files beside the model, by size and time: among them are its weights."""
+    found = [(each.name, each.stat()) for each in sorted(model.parent.iterdir())]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
 
 
 def _spec(kind: str, node: Any) -> TensorSpec:
@@ -181,12 +214,13 @@ def _bits(value: onnxruntime.OrtValue) -> Array:
 
 def _translated(error: Exception) -> RunFailed:
     text = str(error)
-    if isinstance(error, MemoryError) or any(word in text for word in _OUT_OF_MEMORY):
+    if isinstance(error, _DEVICE_LOST):
+        kind: FailureKind | None = FailureKind.DEVICE
+    elif isinstance(error, MemoryError):
         kind = FailureKind.MEMORY
-    elif _STOPPED in text:
-        kind = FailureKind.STOPPED
-    elif isinstance(error, _SENDERS_FAULT):
-        kind = FailureKind.INPUT
     else:
-        kind = FailureKind.MODEL
+        kind = kind_of_text(text)
+    if kind is None:
+        is_input = isinstance(error, _SENDERS_FAULT)
+        kind = FailureKind.INPUT if is_input else FailureKind.MODEL
     return RunFailed(kind, clean_text(text))

@@ -68,6 +68,16 @@ class Session(Protocol):
         """End the run in progress, which raises; without one nothing happens."""
         ...
 
+    def shrink(self) -> None:
+        """Let the next run give back what memory its arena does not need at its
+        end."""
+        ...
+
+    def rebuild(self) -> None:
+        """Give all memory back and load the same files anew, on the thread that runs.
+        Raises :class:`headrace.errors.ModelRefused`; then the session cannot run."""
+        ...
+
     def close(self) -> None:
         """Free the device's memory; the session cannot run again."""
         ...

@@ -17,7 +17,7 @@ __all__ = ["SimulatedSession"]
 
 class SimulatedSession:
     """A batch of b rows takes ``alpha_ms + beta_ms * b`` and fits up to
-    ``memory_rows`` of them."""
+    ``memory_rows`` of them while it is probed, up to ``memory_left_rows`` later."""
 
     platform = "headrace_simulated"
     provider = "simulated"
@@ -33,6 +33,7 @@ class SimulatedSession:
             tensor.name: ("",) * len(tensor.shape) for tensor in tensors
         }
         self.memory_rows = manifest.memory_rows
+        self._memory_left_rows = manifest.memory_left_rows or manifest.memory_rows
         self._alpha_us = round(manifest.alpha_ms * 1000)
         self._beta_us = round(manifest.beta_ms * 1000)
         self._stopped = Event()
@@ -43,11 +44,10 @@ class SimulatedSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         rows = max(len(array) for array in inputs.values())
-        if self.memory_rows is not None and rows > self.memory_rows:
-            raise RunFailed(
-                FailureKind.MEMORY,
-                f"out of memory: {rows} rows, but {self.memory_rows} fit",
-            )
+        fit = self._memory_left_rows
+        if fit is not None and rows > fit:
+            text = f"out of memory: {rows} rows, but {fit} fit"
+            raise RunFailed(FailureKind.MEMORY, text)
         self._stopped.clear()
         if self._stopped.wait(self.run_us(rows) / 1e6):
             raise RunFailed(FailureKind.STOPPED, "the run was stopped")
@@ -55,6 +55,12 @@ class SimulatedSession:
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def shrink(self) -> None:
+        """There is no arena."""
+
+    def rebuild(self) -> None:
+        """It would be the same again."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -66,6 +66,10 @@ class Line:
     def slots(self) -> frozenset[int]:
         return self.served.ready_slots | self.served.unloading_slots
 
+    def rows_max(self, slot: int) -> int:
+        """Most rows of a batch for this slot, by its memory."""
+        return self.served.rows_fit.get(slot, self.served.max_batch)
+
     def drain_us(self) -> int:
         """How long what waits here keeps its slots busy."""
         row_us = self.times.expected(self.times.rows_max) / self.times.rows_max

@@ -186,9 +186,10 @@ class BatchFormer:
         times: Times = line.times
         if slot.pace != 1.0:
             times = PacedTimes(line.times, slot.pace)
-        rows_max = line.served.max_batch
+        # A request is whole: one that fits nowhere goes alone, and its worker tells.
+        rows_max = max(line.rows_max(slot.number), band.head.request.rows)
         if priority == Priority.BULK:
-            rows_max = self._bulk_rows(line, band.head, now_us)
+            rows_max = min(rows_max, self._bulk_rows(line, band.head, now_us))
             if not rows_max:
                 # What holds it back passes with time alone: online traffic of late,
                 # or a share that is not owed yet. No event would say so.
@@ -326,7 +327,7 @@ class BatchFormer:
         batch grows by no more than a bulk run may take."""
         line, chosen = choice.line, choice.chosen
         times = choice.times
-        rows, rows_max = chosen.rows, line.served.max_batch
+        rows, rows_max = chosen.rows, line.rows_max(choice.slot.number)
         limit_us = self._bulk.limit_us(now_us)
         if limit_us is not None:
             rows_max = min(rows_max, times.rows_within(limit_us + times.bound(rows)))

@@ -35,7 +35,7 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     for a full target, since each small batch loses it more."""
     if line.alone:
         return now_us, ReleaseReason.ALONE
-    if chosen.rows >= line.served.max_batch:
+    if chosen.rows >= line.rows_max(slot.number):
         return now_us, ReleaseReason.FULL
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
     if chosen.deadline_us == NEVER_US:

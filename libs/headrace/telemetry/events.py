@@ -41,6 +41,7 @@ LogEvent = Literal[
     "loop.stalled",
     "model.announced",
     "model.failed",
+    "model.fitness",
     "model.loading",
     "model.mismatched",
     "model.ready",

@@ -136,6 +136,9 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the version folder's files."""
 
     max_batch: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 1
+    rows_fit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] | None = None
+    """Most rows in one run of this slot for the time being; None: ``max_batch``."""
+
     batch_axes: dict[str, _Axis] = {}
     padding: Padding | None = None
     latency_objective_ms: Annotated[float, Meta(gt=0, le=600_000)] | None = None

@@ -9,6 +9,7 @@ import onnxruntime
 
 from headrace.broker import NewTopic
 from headrace.clock import SystemClock
+from headrace.delivery import WorkerLimits
 from headrace.domain import ModelState
 from headrace.lifecycle import Health, Pulse
 from headrace.runtime import Device, Provider
@@ -16,7 +17,8 @@ from headrace.telemetry import MetricsRegistry, WorkerMetrics, get_log
 from headrace.testing import ManualClock, MemoryBroker
 from headrace.wire import Announcement, decode_json
 from services.gpu_worker.announcing import Announcements, Announcer
-from services.gpu_worker.models import MODELS, Models, Neighbourhood, ReadyModels
+from services.gpu_worker.jobs import ReadyModels
+from services.gpu_worker.models import MODELS, Models, Neighbourhood
 from services.gpu_worker.settings import ModelsSettings
 from tests.models import graphs
 from tests.models.folders import put_simulated, put_version
@@ -45,6 +47,7 @@ def test_an_unforeseen_error_refuses_one_version_and_the_next_is_served(
     clock, log = SystemClock(), get_log()
     models = Models(
         ModelsSettings(folder=tmp_path, scan_ms=1),
+        WorkerLimits(),
         _FailingDevice(Provider.CPU, 1),
         ReadyModels(),
         Neighbourhood(

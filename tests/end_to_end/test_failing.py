@@ -1,0 +1,67 @@
+"""Models whose runs fail: everybody is answered, and the platform says what is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.end_to_end.platforms import Platform, eventually
+from tests.end_to_end.test_cases import at_once
+
+pytestmark = pytest.mark.kafka
+
+
+async def test_memory_that_shrinks_costs_no_answer(platform: Platform) -> None:
+    before = platform.runs_of("tight")
+    inputs = [{"X": np.full((1, 4), n, np.float32)} for n in range(32)]
+    async with asyncio.TaskGroup() as group:
+        row = {"X": np.zeros((1, 4), np.float32)}
+        group.create_task(at_once(platform, "blocker", [row]))
+        await asyncio.to_thread(
+            eventually, lambda: platform.worker_value("batches_held") > 0
+        )
+        answers = await at_once(platform, "tight", inputs)
+
+    assert [answer.status for answer in answers] == [200] * 32
+    # 32, both halves, and the four quarters; one more of those that came too late.
+    assert platform.runs_of("tight") - before <= 9
+    assert platform.worker_value("runs_total", model="tight", outcome="oom") >= 1
+
+
+def ready(platform: Platform, model: str) -> set[bool]:
+    """What the ingresses say of the model."""
+    return {
+        httpx.get(f"{url}/v2/models/{model}/ready").status_code == 200
+        for url in platform.document.http
+    }
+
+
+def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -> None:
+    def ask(number: int) -> httpx.Response:
+        data = {"name": "X", "shape": [1, 1], "datatype": "INT64", "data": [number]}
+        return platform.post("moody/infer", {"inputs": [data]})
+
+    assert ready(platform, "moody") == {True}
+    began = time.monotonic()
+    while ready(platform, "moody") == {True}:
+        answer = ask(-9)
+        assert (answer.status_code, answer.headers["headrace-reason"]) in {
+            (500, "model_error"),
+            (503, "model_unavailable"),
+        }
+        assert time.monotonic() - began < 5
+
+    eventually(lambda: ready(platform, "moody") == {False})
+    refused = ask(5)
+    assert (refused.status_code, refused.headers["headrace-reason"]) == (
+        503,
+        "model_unavailable",
+    )
+    assert "runs in a row failed" in refused.json()["error"]
+    eventually(lambda: ready(platform, "moody") == {True}, within_s=8)
+    assert ask(5).json()["outputs"][0]["data"] == [5.0]
+    assert ready(platform, "moody") == {True}

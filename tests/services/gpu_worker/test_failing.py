@@ -1,0 +1,129 @@
+"""A worker whose runs fail: what it says, what it does about it, and how it ends."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from headrace.delivery import WorkerLimits
+from headrace.domain import (
+    Done,
+    Left,
+    MemberStatus,
+    ModelState,
+    Request,
+    ServedVersion,
+    Setback,
+)
+from tests.models import graphs
+from tests.models.folders import put_simulated, put_version
+from tests.services.gpu_worker.pool import Pool
+
+pytestmark = pytest.mark.kafka
+
+DEVICE, STALLED = 75, 74
+
+
+def rows(pool: Pool, served: ServedVersion, count: int) -> list[Request]:
+    value = np.zeros((1, 4), np.float32).tobytes()
+    return [pool.request(served, [((1, 4), value)]) for _ in range(count)]
+
+
+def told(done: Done) -> set[tuple[MemberStatus, str]]:
+    return {(member.status, member.reason) for member in done.members}
+
+
+OOM = {(MemberStatus.RETRY, Setback.OOM)}
+OK = {(MemberStatus.OK, "")}
+
+
+def test_out_of_memory_is_announced_and_smaller_batches_run(pool: Pool) -> None:
+    put_simulated(pool.models, "tight", "1", alpha_ms=1, memory_left_rows=8)
+    pool.start()
+    served = pool.served("tight")
+
+    assert told(pool.done(pool.send(served, rows(pool, served, 32)))) == OOM
+    pool.until(lambda: pool.known("tight").rows_fit == {0: 16})
+    assert told(pool.done(pool.send(served, rows(pool, served, 16)))) == OOM
+    pool.until(lambda: pool.known("tight").rows_fit == {0: 8})
+    assert told(pool.done(pool.send(served, rows(pool, served, 8)))) == OK
+    assert "rebuild_session" in pool.worker_log()
+
+
+def test_a_limit_of_memory_is_tried_again_after_a_while(pool: Pool) -> None:
+    put_simulated(pool.models, "tight", "1", alpha_ms=1, memory_left_rows=8)
+    pool.start(runs__memory_kept_us="300000")
+    served = pool.served("tight")
+    pool.done(pool.send(served, rows(pool, served, 32)))
+
+    pool.until(lambda: pool.known("tight").rows_fit == {0: 16})
+    pool.until(lambda: pool.known("tight").rows_fit == {})
+
+
+def test_when_nothing_helps_the_work_is_handed_back_and_the_process_ends(
+    pool: Pool,
+) -> None:
+    put_simulated(pool.models, "tight", "1", alpha_ms=50, memory_left_rows=1)
+    worker = pool.start()
+    served = pool.served("tight")
+    pool.sync(1)
+    for count in (32, 16):
+        pool.done(pool.send(served, rows(pool, served, count)))
+
+    last = pool.send(served, rows(pool, served, 8))
+    behind = pool.send(served, rows(pool, served, 1))
+
+    assert told(pool.done(last)) == OOM
+    handed_back = {(MemberStatus.RETRY, Setback.HANDED_BACK)}
+    assert told(pool.done(behind)) == handed_back
+    assert worker.wait(10) == DEVICE
+    pool.until(lambda: any(isinstance(each, Left) for each in pool.completed()))
+
+
+def test_a_run_past_its_limit_is_handed_back_and_the_process_ends(pool: Pool) -> None:
+    put_simulated(pool.models, "stuck", "1", alpha_ms=60_000)
+    worker = pool.start(runs__run_min_us="300000")
+    served = pool.served("stuck")
+    pool.sync(1)
+    began = time.monotonic()
+    running = pool.send(served, rows(pool, served, 2))
+    behind = pool.send(served, rows(pool, served, 1))
+
+    stopped = pool.done(running)
+    assert told(stopped) == {(MemberStatus.RETRY, Setback.RUN_LIMIT)}
+    assert told(pool.done(behind)) == {(MemberStatus.RETRY, Setback.HANDED_BACK)}
+    assert worker.wait(10) == STALLED
+    assert 300_000 <= stopped.run_us < 2_000_000
+    assert time.monotonic() - began < 5
+    assert WorkerLimits().run_min_us == 10_000_000  # documented, and far from this
+
+
+def whole(pool: Pool, served: ServedVersion, number: int) -> Request:
+    value = np.array([[number]], np.int64).tobytes()
+    return pool.request(served, [((1, 1), value)])
+
+
+def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None:
+    put_version(pool.models, "moody", "1", graphs.raising())
+    pool.start(runs__breaker_failures="2", runs__breaker_us="500000")
+    served = pool.served("moody")
+
+    def run(number: int) -> set[tuple[MemberStatus, str]]:
+        return told(pool.done(pool.send(served, [whole(pool, served, number)])))
+
+    failed = {(MemberStatus.RETRY, Setback.MODEL_ERROR)}
+    assert run(-9) == failed
+    assert pool.announced("moody")[-1].state is ModelState.READY
+    assert run(-9) == failed
+    said = pool.wait_state(ModelState.FAILING, "moody")
+    assert said.reason.startswith("2 runs in a row failed, the last one so: ")
+
+    said = pool.wait_state(ModelState.READY, "moody")
+    assert (said.rows_fit, said.reason) == (1, "")
+    assert run(-9) == failed  # one try is enough to spare it again
+    pool.wait_state(ModelState.FAILING, "moody")
+    pool.wait_state(ModelState.READY, "moody")
+    assert run(5) == OK
+    pool.until(lambda: pool.announced("moody")[-1].rows_fit is None)
