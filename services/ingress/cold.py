@@ -134,14 +134,25 @@ class _Edge:
         identity = self._new_id(), read_x_request_id(scope["headers"])
         scope[_IDENTITY] = identity
 
+        # A client that is answered before it was told to go on may leave its body out.
+        owes_body = any(name == b"expect" for name, _ in scope["headers"])
+
         async def identified(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
-                if all(name != b"headrace-request-id" for name, _ in headers):
+                names = {name for name, _ in headers}
+                if b"headrace-request-id" not in names:
                     headers += header_list(identity_fields(*identity))
+                if owes_body and b"connection" not in names:
+                    headers.append((b"connection", b"close"))
             await send(message)
 
-        await self._app(scope, receive, identified)
+        async def received() -> Message:
+            nonlocal owes_body
+            owes_body = False
+            return await receive()
+
+        await self._app(scope, received, identified)
 
 
 class _Pages:

@@ -103,6 +103,9 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         if read is None:
             continue
         fault = read(head, value)
+        if fault is not None and value.endswith((b" ", b"\t")):
+            # The parser leaves them on, though they do not belong to the value.
+            fault = read(head, value.rstrip(b" \t"))
         if name in seen and name not in _MAY_REPEAT:
             fault = refuse(Reason.INVALID, f"the header {name.decode()} is given twice")
         seen.add(name)
@@ -231,8 +234,8 @@ def _timeout_ms(head: Head, value: bytes) -> Refusal | None:
     if not _DIGITS.fullmatch(value):
         return refuse(
             Reason.INVALID,
-            "headrace-timeout-ms must be a whole number of milliseconds, got "
-            f"{_shown(value)}",
+            "headrace-timeout-ms must be a whole number of milliseconds, at most "
+            f"{TIMEOUT_US_MAX // 1000}, got {_shown(value)}",
         )
     try:
         head.timeout_us = checked_timeout_us(int(value) * 1000)

@@ -81,7 +81,8 @@ class Catalog:
         """
         versions = self._models.get(model)
         if versions is None:
-            raise _refusal(Reason.MODEL_UNKNOWN, f"unknown model {model[:120]!r}")
+            hint = "; names are taken as they stand, undecoded" if "%" in model else ""
+            raise _refusal(Reason.MODEL_UNKNOWN, f"unknown model {model[:120]!r}{hint}")
         if version:
             known = versions.get(version)
             if known is None:

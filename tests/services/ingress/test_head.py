@@ -79,6 +79,22 @@ def test_a_wrong_value_is_no_value_whatever_follows(
     assert repr(headers[0][1].decode()) in fault.text
 
 
+@pytest.mark.parametrize(
+    ("header", "field", "value"),
+    [
+        ((b"headrace-priority", b"bulk \t"), "priority", Priority.BULK),
+        ((b"headrace-timeout-ms", b"5 "), "timeout_us", 5_000),
+        ((b"inference-header-content-length", b"7 "), "json_bytes", 7),
+        ((b"headrace-tenant", b"a "), "tenant", "a"),
+    ],
+)
+def test_blanks_behind_a_value_are_not_of_it(
+    header: tuple[bytes, bytes], field: str, value: object
+) -> None:
+    assert faults([header]) == []
+    assert getattr(read_head([header]), field) == value
+
+
 def faults(headers: list[tuple[bytes, bytes]]) -> list[Refusal]:
     head = read_head(headers)
     found = (head.fault, head.priority_fault, head.timeout_fault)

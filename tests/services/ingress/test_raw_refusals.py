@@ -85,6 +85,16 @@ def test_a_path_takes_what_its_answer_allows(ingress: IngressProcess) -> None:
     assert answer.error == "this path takes POST, not GET"
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/v2/models/x/infer", "/v2"])
+def test_whoever_is_answered_without_100_continue_may_leave_its_body_out(
+    ingress: IngressProcess, path: str
+) -> None:
+    with connected(ingress) as client:
+        client.send(head(10, "expect: 100-continue", path=path))
+        assert client.read().headers["connection"] == "close"
+        assert client.is_closed()
+
+
 def test_a_client_of_http_2_is_told_what_is_spoken(ingress: IngressProcess) -> None:
     answer = ask(ingress, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4")
     assert "HTTP/1.1" in answer.error
