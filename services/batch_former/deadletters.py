@@ -69,8 +69,18 @@ class DeadLetters:
     """
 
     def __init__(
-        self, topics: Topics, reader: Reader, producing: Producing, clock: Clock
+        self,
+        topics: Topics,
+        reader: Reader,
+        producing: Producing,
+        clock: Clock,
+        *,
+        original_bytes_max: int,
     ) -> None:
+        """An original larger than ``original_bytes_max``, as a foreign writer's may be
+        where the topic allows it, stays where it is: a letter that does not fit its
+        own topic would hold the partition for ever."""
+        self._original_bytes_max = original_bytes_max
         self._topics = topics
         self._reader = reader
         self._producing = producing
@@ -113,8 +123,17 @@ class DeadLetters:
             self._producing.refuse(task.write)
             return
         for letter in task.letters:
+            original = originals.get(letter.source)
+            if original is not None and size_of(original) > self._original_bytes_max:
+                original = None
             self._producing.write(
                 task.write,
                 Place(self._topics.dead_letters(letter.model), 0),
-                dead_letter(letter, originals.get(letter.source)),
+                dead_letter(letter, original),
             )
+
+
+def size_of(record: Record) -> int:
+    """Bytes that a record takes up in a record set, but for a few of framing."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -80,6 +80,10 @@ ORDERS = ProducerSettings(timeout_ms=1000)
 """A batch or a sync that is not acked in time is asked about."""
 ANSWERS = ProducerSettings(timeout_ms=2000)
 """A reply, dead letter or claim that is not acked in time is written again."""
+REQUEST_HEAD_BYTES = 65_536
+"""What a request record may have beside its payload (``schemas/asyncapi.yaml``); the
+topic of dead letters has room for twice as much."""
+
 TABLES = ReaderSettings(fetch_wait_ms=500)
 DEFAULT = ReaderSettings()
 
@@ -240,7 +244,12 @@ class _Former:
         self._orders = Producing(orders, "orders", self._inbox)
         self._answers = Producing(answers, "answers", self._inbox)
         self._dead_letters = DeadLetters(
-            self._topics, self._reader("deadletters"), self._answers, self._clock
+            self._topics,
+            self._reader("deadletters"),
+            self._answers,
+            self._clock,
+            original_bytes_max=self._settings.bus.payload_bytes_max
+            + REQUEST_HEAD_BYTES,
         )
         self._heartbeat = Heartbeat(
             self._producer("heartbeat", ANSWERS),

@@ -6,6 +6,8 @@ from headrace.broker import NewTopic, TopicPartition
 from headrace.errors import SetupError
 from tests.broker.bench import LOG_APPEND_TIME, PATIENCE_S, Bench, read, values, write
 
+SIZE = "max.message.bytes"
+
 
 def test_a_created_topic_serves_at_once(bench: Bench) -> None:
     topic = f"{bench.prefix}new"
@@ -52,6 +54,18 @@ def test_a_topic_with_another_clock_is_refused(bench: Bench) -> None:
     admin.create_topics([NewTopic(topic, 1, sender_time)], PATIENCE_S)
     with pytest.raises(SetupError, match=rf"{topic}.*CreateTime"):
         admin.create_topics([NewTopic(topic, 1, LOG_APPEND_TIME)], PATIENCE_S)
+
+
+def test_a_topic_that_takes_too_small_records_is_refused(bench: Bench) -> None:
+    topic = f"{bench.prefix}small"
+    admin = bench.admin()
+    small, enough = ({**LOG_APPEND_TIME, SIZE: size} for size in ("1000", "2000"))
+    admin.create_topics([NewTopic(topic, 1, small)], PATIENCE_S)
+
+    admin.create_topics([NewTopic(topic, 1, small)], PATIENCE_S)
+    sentence = rf"{topic} takes records of 1000 bytes, .* need 2000: .*{SIZE}=2000"
+    with pytest.raises(SetupError, match=sentence):
+        admin.create_topics([NewTopic(topic, 1, enough)], PATIENCE_S)
 
 
 def test_topics_are_listed_with_their_partitions(bench: Bench) -> None:

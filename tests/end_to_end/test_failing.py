@@ -9,7 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.end_to_end.platforms import Platform, eventually
+from services.ctl.client import infer_request
+from tests.end_to_end.platforms import Platform, eventually, outputs_of
 from tests.end_to_end.test_cases import at_once
 
 pytestmark = pytest.mark.kafka
@@ -30,6 +31,26 @@ async def test_memory_that_shrinks_costs_no_answer(platform: Platform) -> None:
     # 32, both halves, and the four quarters; one more of those that came too late.
     assert platform.runs_of("tight") - before <= 9
     assert platform.worker_value("runs_total", model="tight", outcome="oom") >= 1
+
+
+def test_what_is_too_large_either_way_is_refused_with_the_reason(
+    platform: Platform,
+) -> None:
+    """A payload is at most 1 MiB, of a request as of a reply."""
+    rows = {n: infer_request({"X": np.full((n, 1), n, np.float32)}) for n in (2, 3)}
+    got = [
+        platform.post("spread/infer", body.body, **dict(body.headers))
+        for body in rows.values()
+    ]
+    wide = infer_request({"X": np.zeros((2, 200_000), np.float32)})
+    sent = platform.post("identity_fp32/infer", wide.body, **dict(wide.headers))
+
+    assert got[0].status_code == 200
+    assert outputs_of(got[0])["Y"].tolist() == [[2.0] * 100_000] * 2
+    for answer in (got[1], sent):
+        assert answer.status_code == 413
+        assert answer.headers["headrace-reason"] == "too_large"
+    assert "the reply has 1200000 bytes, at most 1048576" in got[1].json()["error"]
 
 
 def ready(platform: Platform, model: str) -> set[bool]:

@@ -147,6 +147,17 @@ def alloc() -> bytes:
     )
 
 
+def spread(width: int) -> bytes:
+    """Each row's number, ``width`` times."""
+    return model(
+        "spread",
+        [node("Expand", ["X", "shape"], ["Y"])],
+        [value("X", T.FLOAT, ["n", 1])],
+        [value("Y", T.FLOAT, ["n", width])],
+        [constant("shape", np.array([1, width]))],
+    )
+
+
 def raising() -> bytes:
     """Y = X, but the run fails where any row is below -1: not an error of the input
     that ONNX Runtime tells from one of the model."""

@@ -14,9 +14,10 @@ from headrace.broker.connection import KafkaConnection, bus_error, error_of
 from headrace.broker.interface import NewTopic
 from headrace.errors import BusTimeout, SetupError
 
-__all__ = ["KafkaAdmin"]
+__all__ = ["KafkaAdmin", "check_config"]
 
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
+_RECORD_BYTES: Final = "max.message.bytes"
 _BROKERS_DEFAULT: Final = -1
 _LOOK_AGAIN_S: Final = 0.02
 
@@ -36,7 +37,7 @@ class KafkaAdmin:
         missing = [one for one in topics if one.name not in there]
         self._create(missing, deadline)
         known = [one for one in topics if one.name in there]
-        self._check_clocks(known, deadline)
+        self._check_configs(known, deadline)
         self._grow([one for one in known if there[one.name] < one.partitions], deadline)
         self._await_leaders({one.name: one.partitions for one in topics}, deadline)
 
@@ -73,12 +74,9 @@ class KafkaAdmin:
         # Another process may have added them meanwhile; the wait for leaders tells.
         _settle(futures, "add partitions to", ignored="INVALID_PARTITIONS")
 
-    def _check_clocks(self, topics: Sequence[NewTopic], deadline: float) -> None:
-        wanted = {
-            one.name: one.config[_TIMESTAMP_TYPE]
-            for one in topics
-            if _TIMESTAMP_TYPE in one.config
-        }
+    def _check_configs(self, topics: Sequence[NewTopic], deadline: float) -> None:
+        """A topic that was there may be older than our settings, or made by others."""
+        wanted = {one.name: one.config for one in topics if one.config}
         if not wanted:
             return
         futures = self._client.describe_configs(
@@ -87,18 +85,11 @@ class KafkaAdmin:
         )
         for resource, future in futures.items():
             try:
-                value = future.result()[_TIMESTAMP_TYPE].value
+                found = {name: one.value for name, one in future.result().items()}
             except KafkaException as error:
                 doing = f"describe topic {resource.name}"
                 raise bus_error(error_of(error), doing) from error
-            if value != wanted[resource.name]:
-                raise SetupError(
-                    f"topic {resource.name} has {_TIMESTAMP_TYPE}={value}, but "
-                    f"deadlines need {wanted[resource.name]}: set it with "
-                    f"kafka-configs.sh --alter --topic {resource.name} --add-config "
-                    f"{_TIMESTAMP_TYPE}={wanted[resource.name]}, or choose another "
-                    f"prefix."
-                )
+            check_config(resource.name, wanted[resource.name], found)
 
     def _await_leaders(self, wanted: Mapping[str, int], deadline: float) -> None:
         # A new topic is known to the controller before the brokers serve it.
@@ -126,6 +117,32 @@ class KafkaAdmin:
             for name, found in metadata.topics.items()
             if found.error is None
         }
+
+
+def check_config(
+    topic: str, wanted: Mapping[str, str], found: Mapping[str, str]
+) -> None:
+    """Raises :class:`headrace.errors.SetupError` for a topic on which no request could
+    be kept to its deadline, or that takes smaller records than we may write."""
+    clock = wanted.get(_TIMESTAMP_TYPE, found.get(_TIMESTAMP_TYPE))
+    if found.get(_TIMESTAMP_TYPE) != clock:
+        raise SetupError(
+            f"topic {topic} has {_TIMESTAMP_TYPE}={found.get(_TIMESTAMP_TYPE)}, but "
+            f"deadlines need {clock}: {_altered(topic, f'{_TIMESTAMP_TYPE}={clock}')}, "
+            "or choose another prefix."
+        )
+    needed = int(wanted.get(_RECORD_BYTES, 0))
+    if _RECORD_BYTES in found and int(found[_RECORD_BYTES]) < needed:
+        raise SetupError(
+            f"topic {topic} takes records of {found[_RECORD_BYTES]} bytes, but the "
+            f"payload and batch limits need {needed}: "
+            f"{_altered(topic, f'{_RECORD_BYTES}={needed}')}, or lower "
+            "HEADRACE_BUS__PAYLOAD_BYTES_MAX and HEADRACE_BUS__BATCH_BYTES_MAX."
+        )
+
+
+def _altered(topic: str, config: str) -> str:
+    return f"set it with kafka-configs.sh --alter --topic {topic} --add-config {config}"
 
 
 def _left(deadline: float) -> float:

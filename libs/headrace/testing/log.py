@@ -21,12 +21,12 @@ from headrace.broker import (
     Record,
     TopicPartition,
 )
+from headrace.broker.admin import check_config
 from headrace.errors import (
     BusError,
     BusFull,
     BusTimeout,
     OffsetOutOfRange,
-    SetupError,
 )
 from headrace.testing.clock import ManualClock
 from headrace.testing.group import MemoryGroup, MemoryLeader
@@ -260,12 +260,8 @@ class MemoryAdmin:
             storage.check_answers("create topics")
             for one in topics:
                 config = storage.config.setdefault(one.name, one.config)
-                wanted = one.config.get("message.timestamp.type")
-                kept = config.get("message.timestamp.type", "CreateTime")
-                if wanted not in {None, kept}:
-                    raise SetupError(
-                        f"topic {one.name} has message.timestamp.type={kept}"
-                    )
+                kept = {"message.timestamp.type": "CreateTime", **config}
+                check_config(one.name, one.config, kept)
                 logs = storage.topics.setdefault(one.name, [])
                 logs += [Partition() for _ in range(len(logs), one.partitions)]
 

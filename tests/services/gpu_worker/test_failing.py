@@ -95,7 +95,7 @@ def test_a_run_past_its_limit_is_handed_back_and_the_process_ends(pool: Pool) ->
     assert told(stopped) == {(MemberStatus.RETRY, Setback.RUN_LIMIT)}
     assert told(pool.done(behind)) == {(MemberStatus.RETRY, Setback.HANDED_BACK)}
     assert worker.wait(10) == STALLED
-    assert 300_000 <= stopped.run_us < 2_000_000
+    assert 200_000 <= stopped.run_us < 2_000_000
     assert time.monotonic() - began < 5
     assert WorkerLimits().run_min_us == 10_000_000  # documented, and far from this
 

@@ -1,0 +1,98 @@
+"""Records that nobody survives, and records that no letter can hold: each ends once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from headrace.domain import Reason
+from headrace.wire import decode_dead_letter
+from headrace.wire import headers as names
+from tests.services.batch_former.hands import Former, Worker
+from tests.services.batch_former.pool import MODEL, Pool, until
+
+pytestmark = pytest.mark.kafka
+
+StartFormer = Callable[..., Former]
+StartWorker = Callable[..., Worker]
+
+
+def test_a_killer_is_a_dead_letter_and_its_lane_goes_on_also_after_a_restart(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    killer, *others = pool.requests(4, served, timeout_s=60.0)
+    former = start_former(pool)
+    began = time.monotonic()
+    worker, answered, deaths = start_worker(pool), [], 0
+    while len(answered) < len(others):
+        batch = worker.next_batch()
+        if killer in batch.ids:
+            worker.crash()
+            deaths += 1
+            worker = start_worker(pool, previous_exit="signal:SIGSEGV")
+        else:
+            answered += batch.ids
+            worker.finish(batch)
+    letters = pool.reading(pool.topics.dead_letters(MODEL))
+    until("the dead letter", letters.look)
+
+    assert deaths == 2  # known by its signal: alone at once
+    assert sorted(answered) == sorted(others)
+    (letter,) = [decode_dead_letter(record).letter for record in letters.records]
+    assert (letter.id, letter.reason, letter.source.offset) == (
+        killer,
+        Reason.CRASH,
+        0,
+    )
+    until("all is committed", lambda: pool.depth().committed == 4)
+    assert time.monotonic() - began < 20
+
+    former.kill()
+    start_former(pool)
+    last = pool.requests(1, served)
+    assert worker.serve(1)[0].ids == last
+    assert len(letters.look()) == 1
+
+
+def test_a_record_too_large_for_its_letter_leaves_one_without_it(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    topic = pool.topics.requests(MODEL)
+    allow(pool, topic, 4 * 1024 * 1024)
+    huge = b"\xff" * (2 * 1024 * 1024)
+    pool.produce(topic, 2, huge, headers=[(names.CE_ID, b"huge")])
+    sent = pool.requests(1, served)
+    worker = start_worker(pool)
+    start_former(pool)
+
+    assert worker.serve(1)[0].ids == sent
+    letters = pool.reading(pool.topics.dead_letters(MODEL))
+    until("the dead letter", letters.look)
+    (buried,) = [decode_dead_letter(record) for record in letters.records]
+    assert (buried.letter.id, buried.value) == ("huge", None)
+    assert (buried.letter.source.topic, buried.letter.source.offset) == (topic, 0)
+    until("all is committed", lambda: pool.depth().committed == 2)
+
+
+def allow(pool: Pool, topic: str, record_bytes: int) -> None:
+    """Let the topic take larger records than ours ever are."""
+    entry = ConfigEntry(
+        "max.message.bytes",
+        str(record_bytes),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": pool.bus.bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(10)
