@@ -124,6 +124,8 @@ class InferenceProtocol(HttpToolsProtocol):
         """Since when the client owes us a complete head; None while it does not."""
         self.head_since_us: int | None = None
         """Since when a head has been incomplete."""
+        self.unread_since_us: int | None = None
+        """Since when the client has read too little of its answers."""
         self._message_bytes = 0
         self._in_head = True
         self._in_message = False
@@ -344,15 +346,17 @@ class InferenceProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self.unread_since_us = self.handler.clock.now_us()
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.unread_since_us = None
         if self.cycle is None or self.cycle.response_complete:
             self.flow.resume_reading()
 
     def close_if_quiet(self, now_us: int) -> None:
-        """Close when no complete head has come for too long."""
+        """Close when no complete head has come, or nothing was read, for too long."""
         limits = self.handler.limits
         head_ms = limits.http_head_timeout_ms
         if self._is_over(self.head_since_us, head_ms, now_us) and not self._deaf:
@@ -366,6 +370,8 @@ class InferenceProtocol(HttpToolsProtocol):
             )
         elif self._is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.close()
+        if self._is_over(self.unread_since_us, limits.http_keep_alive_ms, now_us):
+            self.transport.abort()
 
     @staticmethod
     def _is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:

@@ -52,7 +52,8 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     connection, and its request is cancelled."""
 
     http_keep_alive_ms: PositiveInt = 75_000
-    """A connection that sends no complete head for so long is closed."""
+    """A connection that sends no complete head for so long is closed, and one that does
+    not read its answers."""
 
     connections_max: PositiveInt = 10_000
     """A further connection is answered 503 and closed."""

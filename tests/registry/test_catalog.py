@@ -84,6 +84,8 @@ def test_an_unknown_model_is_named() -> None:
     error = refused(Catalog())
     assert error.reason == Reason.MODEL_UNKNOWN
     assert str(error) == "unknown model 'digits'"
+    with pytest.raises(RequestError, match="names are taken as they stand"):
+        Catalog().resolve("digit%73")
 
 
 def test_an_unknown_version_is_told_the_known_ones() -> None:

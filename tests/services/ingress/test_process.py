@@ -1,5 +1,7 @@
 """An ingress as a process: it starts, drains, refuses a bad start, and shares a log."""
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -131,6 +133,46 @@ def test_connections_have_limits(pipeline: Pipeline) -> None:
         for connection in (silent, slow, third, fourth):
             connection.close()
         assert infer(ingress, "echo").status_code == 200
+
+
+def test_a_client_that_reads_no_answers_is_let_go(pipeline: Pipeline) -> None:
+    request = large_request()
+    with (
+        IngressProcess(pipeline.bus, slot=9, LIMITS__HTTP_KEEP_ALIVE_MS=600) as ingress,
+        socket.socket() as client,
+    ):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(ingress.address)
+        client.settimeout(1)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            for _ in range(64):
+                client.sendall(request)
+        until(lambda: connections(ingress) > 0)
+        until(lambda: connections(ingress) == 0)
+
+
+def large_request() -> bytes:
+    size = 2**20
+    one = {"name": "X", "shape": [1, size // 4], "datatype": "FP32"}
+    one["parameters"] = {"binary_data_size": size}
+    asked = {"inputs": [one], "parameters": {"binary_data_output": True}}
+    text = json.dumps(asked).encode()
+    head = (
+        "POST /v2/models/ident_fp32/infer HTTP/1.1\r\n"
+        f"inference-header-content-length: {len(text)}\r\n"
+        f"content-length: {len(text) + size}\r\n\r\n"
+    )
+    return head.encode() + text + bytes(size)
+
+
+def connections(ingress: IngressProcess) -> int:
+    """As the last sweep of the process has seen them."""
+    (line,) = (
+        line
+        for line in httpx.get(f"{ingress.url}/metrics").text.splitlines()
+        if line.startswith("headrace_http_connections")
+    )
+    return int(float(line.split()[1]))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ OWN = {
         "handler",
         "head_since_us",
         "quiet_since_us",
+        "unread_since_us",
     )
     if name not in vars(HttpToolsProtocol)
 } | {
