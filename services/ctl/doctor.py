@@ -23,7 +23,7 @@ from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_ja
 from headrace.errors import SetupError
 from headrace.runtime import DeviceSettings, open_device
 from services.ctl.ports import ReservedPort
-from services.ctl.running import DATA_FOLDER, find_running
+from services.ctl.running import DATA_FOLDER, ephemeral_ones, find_running
 from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
 
 __all__ = ["Finding", "State", "doctor"]
@@ -110,9 +110,13 @@ def _jars() -> Finding:
 
 
 def _ports() -> Finding:
-    running = find_running(None)
-    if running is not None:
-        what = f"Headrace runs from {running.data}: {' '.join(running.document.http)}"
+    here = find_running(DATA_FOLDER)
+    running = [*([here] if here else []), *ephemeral_ones()]
+    if running:
+        what = "; ".join(
+            f"Headrace runs from {each.data}: {' '.join(each.document.http)}"
+            for each in running
+        )
         return Finding("ports", State.OK, what)
     for number, option in ((8000, "--http-port"), (9092, "--kafka-port")):
         try:

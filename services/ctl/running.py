@@ -2,7 +2,10 @@
 
 ``<data>/up.json`` holds the ready document and every process. The supervisor holds a
 lock on the file for as long as it lives, so a file without a lock is a leftover, and
-the processes named in it are leftovers too.
+the processes named in it are leftovers too. A file says nothing that others could have
+written: it must be its reader's (root reads everybody's) and closed to other writers,
+and what it names is signalled only if it runs for the file's owner, since when the file
+says, and from a command line of ours.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,7 +31,9 @@ __all__ = [
     "EPHEMERAL_PREFIX",
     "Document",
     "Process",
+    "Running",
     "StateFile",
+    "ephemeral_ones",
     "find_running",
     "identity_of",
 ]
@@ -36,6 +42,9 @@ DATA_FOLDER = Path(".headrace")
 EPHEMERAL_PREFIX = "headrace-up-"
 _NAME = "up.json"
 _POLL_S = 0.05
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_COMMANDS = ("headrace", "services.", "kafka.Kafka")
+"""One of these is in the command line of each process that we start."""
 
 
 class Process(NamedTuple):
@@ -58,13 +67,21 @@ class _State(msgspec.Struct):
     supervisor: Process
     document: Document
     children: list[Process]
+    started_in: str = ""
+    """The working directory of ``up``, to which an ephemeral platform belongs."""
+
+
+class _Known(NamedTuple):
+    state: _State
+    owner: int
+    """User id, of the file and so of every process in it."""
 
 
 def identity_of(pid: int) -> Process | None:
     """None: no such process."""
     try:
         return Process(pid, int(psutil.Process(pid).create_time() * 1000))
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, OverflowError):
         return None
 
 
@@ -77,26 +94,34 @@ class StateFile:
 
     def __init__(self, data: Path) -> None:
         self._path = data / _NAME
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise SetupError(
+                f"{self._path} cannot be written ({error.strerror}): choose another "
+                f"folder with --data."
+            ) from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._fd)
-            state = _read(self._path)
-            who = f" (process {state.supervisor.pid})" if state else ""
+            known = _read(self._path)
+            who = f" (process {known.state.supervisor.pid})" if known else ""
             raise SetupError(
                 f"Headrace already runs from {data}{who}: stop it with "
                 f"`headrace down --data {data}`, or choose another folder with --data."
             ) from error
-        state = _read(self._path)
-        if state is not None:
-            _kill_all(state.children)
+        leftover = _read(self._path)
+        if leftover is not None:
+            _kill_all(leftover)
 
     def write(self, document: Document, children: Sequence[int]) -> None:
         supervisor = identity_of(os.getpid())
         assert supervisor is not None
         known = [identity_of(pid) for pid in children]
-        state = _State(supervisor, document, [child for child in known if child])
+        alive = [child for child in known if child]
+        state = _State(supervisor, document, alive, str(Path.cwd()))
         content = msgspec.json.encode(state)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, content, 0)
@@ -110,18 +135,19 @@ class StateFile:
 class Running:
     """A supervisor that lives, as another shell sees it."""
 
-    def __init__(self, data: Path, state: _State) -> None:
+    def __init__(self, data: Path, known: _Known) -> None:
         self.data = data
-        self.document = state.document
-        self.pid = state.supervisor.pid
-        self._state = state
+        self.document = known.state.document
+        self.pid = known.state.supervisor.pid
+        self.started_in = known.state.started_in
+        self._known = known
 
     def stop(self, timeout_s: float) -> bool:
         """Ask it to drain and wait for its end; False: it still runs."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+        supervisor, owner = self._known.state.supervisor, self._known.owner
+        _signal(supervisor, owner, signal.SIGTERM)
         deadline = time.monotonic() + timeout_s
-        while _lives(self._state.supervisor):
+        while _lives(supervisor, owner):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
@@ -130,51 +156,80 @@ class Running:
 
 def find_running(data: Path | None) -> Running | None:
     """The supervisor that runs from ``data``; without a folder: from the default one,
-    or else the only ephemeral one of this machine."""
+    or else the only ephemeral one that was started in this directory.
+
+    Raises SetupError where several were.
+    """
     if data is not None:
         return _running_in(data)
     found = _running_in(DATA_FOLDER)
     if found is not None:
         return found
-    folders = Path(tempfile.gettempdir()).glob(f"{EPHEMERAL_PREFIX}*")
-    ephemeral = [running for folder in folders if (running := _running_in(folder))]
-    if len(ephemeral) > 1:
-        choices = ", ".join(str(running.data) for running in ephemeral)
+    here = str(Path.cwd())
+    ours = [running for running in ephemeral_ones() if running.started_in == here]
+    if len(ours) > 1:
         raise SetupError(
-            f"Several ephemeral platforms run here: name one with --data ({choices})."
+            f"Several ephemeral platforms were started here: name one with --data "
+            f"({', '.join(str(running.data) for running in ours)})."
         )
-    return ephemeral[0] if ephemeral else None
+    return ours[0] if ours else None
+
+
+def ephemeral_ones() -> list[Running]:
+    """Every ephemeral platform of this machine, wherever it was started."""
+    folders = sorted(Path(tempfile.gettempdir()).glob(f"{EPHEMERAL_PREFIX}*"))
+    return [running for folder in folders if (running := _running_in(folder))]
 
 
 def _running_in(data: Path) -> Running | None:
-    path = data / _NAME
-    state = _read(path)
-    if state is None or not _lives(state.supervisor):
+    known = _read(data / _NAME)
+    if known is None or not _lives(known.state.supervisor, known.owner):
         return None
-    return Running(data, state)
+    return Running(data, known)
 
 
-def _read(path: Path) -> _State | None:
-    """None: no file, or one from another version of Headrace."""
+def _read(path: Path) -> _Known | None:
+    """None: no file, one from another version of Headrace, or one not to be trusted."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_State)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            facts = os.fstat(fd)
+            is_ours = os.geteuid() in {0, facts.st_uid}
+            if not is_ours or facts.st_mode & _OTHERS_WRITE:
+                return None
+            return _Known(msgspec.json.decode(file.read(), type=_State), facts.st_uid)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _kill_all(leftovers: Sequence[Process]) -> None:
-    alive = [child for child in leftovers if identity_of(child.pid) == child]
-    for child in alive:
-        with suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
-    while any(_lives(child) for child in alive):
+def _kill_all(leftover: _Known) -> None:
+    children, owner = leftover.state.children, leftover.owner
+    for child in children:
+        _signal(child, owner, signal.SIGKILL)
+    while any(_lives(child, owner) for child in children):
         time.sleep(_POLL_S)
 
 
-def _lives(known: Process) -> bool:
+def _signal(known: Process, owner: int, number: signal.Signals) -> None:
+    """To that process and no other, however soon its number is used again."""
+    with suppress(OSError):
+        fd = os.pidfd_open(known.pid)
+        try:
+            if _lives(known, owner):
+                signal.pidfd_send_signal(fd, number)
+        finally:
+            os.close(fd)
+
+
+def _lives(known: Process, owner: int) -> bool:
     """A process that nobody reaps is dead all the same."""
     try:
-        status = psutil.Process(known.pid).status()
-        return identity_of(known.pid) == known and status != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        process = psutil.Process(known.pid)
+        return (
+            identity_of(known.pid) == known
+            and process.status() != psutil.STATUS_ZOMBIE
+            and process.uids().real == owner
+            and any(ours in " ".join(process.cmdline()) for ours in _COMMANDS)
+        )
+    except (psutil.Error, OverflowError):
         return False

@@ -35,6 +35,7 @@ from services.ctl.running import (
     DATA_FOLDER,
     EPHEMERAL_PREFIX,
     StateFile,
+    ephemeral_ones,
     find_running,
 )
 from services.ctl.supervision import Service, Supervision
@@ -102,7 +103,7 @@ def up(options: Options = Options()) -> int:
 
 
 def down(*, data: Path | None = None) -> int:
-    """Stop what `headrace up` started, from any shell.
+    """Stop what `headrace up` started in this directory, from any shell.
 
     Parameters
     ----------
@@ -112,6 +113,11 @@ def down(*, data: Path | None = None) -> int:
     running = find_running(data)
     if running is None:
         print(f"Nothing runs from {data or DATA_FOLDER}.")
+        for other in ephemeral_ones() if data is None else ():
+            where = f" (started in {other.started_in})" if other.started_in else ""
+            print(
+                f"What runs{where} is stopped by `headrace down --data {other.data}`."
+            )
         return 0
     if not running.stop(_ENDS_WITHIN_S):
         raise SetupError(

@@ -70,7 +70,7 @@ class FolderLock:
                     f"The data folder {self._folder} is in use by process {pid}: "
                     f"stop that one with `headrace down`, or choose another folder."
                 )
-            if broker is not None and _runs(broker) and not told:
+            if broker is not None and not told and _is_broker(broker):
                 os.kill(broker[0], signal.SIGTERM)
                 told = True
             if time.monotonic() > deadline:
@@ -112,6 +112,17 @@ def _identity(pid: int) -> list[int]:
 
 def _runs(identity: list[int]) -> bool:
     return _identity(identity[0]) == identity
+
+
+def _is_broker(identity: list[int]) -> bool:
+    """Others may have written the file; what it names is signalled only if it is a
+    broker of this user's."""
+    try:
+        process = psutil.Process(identity[0])
+        is_ours = process.uids().real == os.geteuid()
+        return is_ours and "kafka.Kafka" in process.cmdline() and _runs(identity)
+    except psutil.Error:
+        return False
 
 
 def prepare_storage(folder: Path, format_into: Callable[[Path], None]) -> Path:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -11,7 +13,9 @@ import pytest
 
 from headrace.errors import SetupError
 from services.ctl import running
+from services.ctl.doctor import _ports
 from services.ctl.running import Document, StateFile, find_running, identity_of
+from services.ctl.up import down
 
 DOCUMENT = Document(
     http=["http://127.0.0.1:8000"],
@@ -19,6 +23,11 @@ DOCUMENT = Document(
     pids={"kafka": [1]},
     admin={},
 )
+
+
+@pytest.fixture(autouse=True)
+def _the_tests_are_a_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_COMMANDS", ("services.", "pytest"))
 
 
 def test_a_running_platform_is_found_and_a_closed_one_is_not(tmp_path: Path) -> None:
@@ -44,7 +53,9 @@ def test_a_second_supervisor_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_leftover_is_recognised_and_its_processes_are_killed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"]) as orphan:
+    # The last word of its command line tells it as ours.
+    command = [sys.executable, "-c", "input()", "services.ingress"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as orphan:
         identity = identity_of(orphan.pid)
         stranger = identity_of(os.getpid())
         assert identity is not None
@@ -55,7 +66,7 @@ def test_a_leftover_is_recognised_and_its_processes_are_killed(tmp_path: Path) -
             # The last one has our number and another start: a process id used again.
             "children": [identity, [stranger.pid, stranger.started_ms - 1]],
         }
-        (tmp_path / "up.json").write_bytes(msgspec.json.encode(leftover))
+        write_state(tmp_path, leftover)
 
         assert find_running(tmp_path) is None
         StateFile(tmp_path).close()
@@ -63,24 +74,103 @@ def test_a_leftover_is_recognised_and_its_processes_are_killed(tmp_path: Path) -
         assert orphan.wait(10) == -9
 
 
-def test_an_ephemeral_platform_is_found_when_it_is_the_only_one(
+def write_state(folder: Path, state: dict[str, object], mode: int = 0o600) -> None:
+    (folder / "up.json").write_bytes(msgspec.json.encode(state))
+    (folder / "up.json").chmod(mode)
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this user's that has nothing to do with us."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_that_is_not_ours_is_neither_a_platform_nor_killed(
+    tmp_path: Path, stranger: subprocess.Popen[bytes]
+) -> None:
+    identity = identity_of(stranger.pid)
+    planted = {"supervisor": identity, "document": DOCUMENT, "children": [identity]}
+    write_state(tmp_path, planted)
+
+    assert find_running(tmp_path) is None
+    StateFile(tmp_path).close()
+
+    assert stranger.poll() is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620])
+def test_a_file_that_others_may_write_is_not_believed(
+    tmp_path: Path, mode: int
+) -> None:
+    state = StateFile(tmp_path)
+    state.write(DOCUMENT, [])
+    assert find_running(tmp_path) is not None
+
+    (tmp_path / "up.json").chmod(mode)
+
+    assert find_running(tmp_path) is None
+    state.close()
+
+
+def test_a_file_that_is_a_link_is_neither_believed_nor_written(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "up.json").symlink_to(tmp_path / "precious")
+
+    with pytest.raises(SetupError, match=r"up\.json cannot be written"):
+        StateFile(tmp_path)
+    assert find_running(tmp_path) is None
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@contextmanager
+def ephemeral(name: str) -> Iterator[Path]:
+    folder = Path(tempfile.gettempdir()) / f"{running.EPHEMERAL_PREFIX}{name}"
+    folder.mkdir()
+    state = StateFile(folder)
+    state.write(DOCUMENT, [])
+    try:
+        yield folder
+    finally:
+        state.close()
+
+
+def test_an_ephemeral_platform_belongs_to_the_directory_it_was_started_in(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with ephemeral("a") as first:
+        found = find_running(None)
+        assert found is not None
+        assert found.data == first
+
+        with ephemeral("b"), pytest.raises(SetupError, match="name one with --data"):
+            find_running(None)
+
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert find_running(None) is None
+        assert down() == 0
+        assert capsys.readouterr().out == (
+            "Nothing runs from .headrace.\n"
+            f"What runs (started in {tmp_path}) is stopped by "
+            f"`headrace down --data {first}`.\n"
+        )
+
+
+def test_doctor_lists_every_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    folders = [tmp_path / f"{running.EPHEMERAL_PREFIX}{name}" for name in "ab"]
-    for folder in folders:
-        folder.mkdir()
-    first = StateFile(folders[0])
-    first.write(DOCUMENT, [])
+    with ephemeral("a") as first, ephemeral("b") as second:
+        found = _ports().found
 
-    found = find_running(None)
-    assert found is not None
-    assert found.data == folders[0]
-
-    second = StateFile(folders[1])
-    second.write(DOCUMENT, [])
-    with pytest.raises(SetupError, match="name one with --data"):
-        find_running(None)
-    first.close()
-    second.close()
+    url = DOCUMENT.http[0]
+    assert found == (
+        f"Headrace runs from {first}: {url}; Headrace runs from {second}: {url}"
+    )
