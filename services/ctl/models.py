@@ -92,8 +92,13 @@ def versions(records: Iterable[Record]) -> list[VersionRow]:
     for announced in newest.values():
         key = (announced.model, announced.version)
         by_version.setdefault(key, []).append(announced)
-    ordered = sorted(by_version, key=lambda key: (key[0], int(key[1])))
+    ordered = sorted(by_version, key=lambda key: (key[0], _number(key[1]), key[1]))
     return [_row(by_version[key]) for key in ordered]
+
+
+def _number(version: str) -> int:
+    """-1: a folder that is refused for its name."""
+    return int(version) if version.isdecimal() else -1
 
 
 def _row(slots: list[Announcement]) -> VersionRow:

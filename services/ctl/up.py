@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import shutil
 import signal
@@ -20,7 +21,7 @@ from cyclopts import Parameter
 from headrace.broker import KafkaConnection, reach
 from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
-from headrace.errors import SetupError
+from headrace.errors import BusError, SetupError
 from services.ctl.console import Console
 from services.ctl.errors import UsageError
 from services.ctl.installation import (
@@ -29,8 +30,9 @@ from services.ctl.installation import (
     KafkaPlace,
     reserve_ports,
 )
+from services.ctl.models import VersionRow, announced_versions
 from services.ctl.options import PORT_MAX, Port, Processes, usable, writable_folder
-from services.ctl.readiness import await_ready
+from services.ctl.readiness import await_ready, ready_sentences
 from services.ctl.running import (
     DATA_FOLDER,
     EPHEMERAL_PREFIX,
@@ -40,13 +42,14 @@ from services.ctl.running import (
 )
 from services.ctl.supervision import Service, Supervision
 from services.ctl.supervisor import Restarted, Supervisor
-from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
+from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere, topic_prefix
 
 __all__ = ["down", "up"]
 
 _OPEN_FILES = 65_536
 _KAFKA_STOPS_WITHIN_S = 4.0
 _ENDS_WITHIN_S = 25.0
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @Parameter(name="*")
@@ -168,8 +171,9 @@ def _allow_many_connections() -> None:
 
 def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
     console = Console()
-    # Until the supervisor takes over, both signals end the start where it is.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Until the supervisor takes over, a signal ends the start where it is.
+    for number in _ENDING:
+        signal.signal(number, _interrupt_once)
     try:
         data = _data_folder(options, stack)
         models = _models_folder(options.models, data)
@@ -191,6 +195,13 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
         console.say("stopped before it was ready")
         return 1
     return _Platform(installation, models, state, console, options).run()
+
+
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
+    """What is being cleaned up is not interrupted again; it takes seconds at most."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _data_folder(options: Options, stack: ExitStack) -> Path:
@@ -266,7 +277,7 @@ class _Platform:
         )
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, self._asked_to_stop)
         watch = threading.Thread(target=self._await_ready, name="readiness")
         watch.start()
@@ -284,12 +295,20 @@ class _Platform:
         connection = self._installation.connection
         if not await_ready(urls, ingresses, self._models, connection, self._ended):
             return
+        rows = self._announced(connection)
         with self._printing:
             document = self._installation.document(self._supervisor.pids())
-            self._console.say(f"ready: {' '.join(document.http)} (Ctrl-C ends it)")
+            for sentence in ready_sentences(document.http, self._models, rows):
+                self._console.say(sentence)
             if self._as_json:
                 _print(document)
             self._is_ready = True
+
+    def _announced(self, connection: KafkaConnection) -> list[VersionRow]:
+        try:
+            return asyncio.run(announced_versions(connection, topic_prefix()))
+        except BusError:
+            return []  # it is ready all the same
 
     def _write_state(self) -> None:
         pids = self._supervisor.pids()

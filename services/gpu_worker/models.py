@@ -117,7 +117,6 @@ class Models:
         self._metrics = metrics
         self._changes = Changes()
         self._versions: dict[VersionKey, _Version] = {}
-        self._strange: tuple[str, ...] = ()
         self._unreadable = ""
         self._conflicts: dict[VersionKey, str] = {}
         self._unprovisioned: set[VersionKey] = set()
@@ -129,7 +128,7 @@ class Models:
     def prepare(self) -> None:
         """Before the join: say of every version that this slot announced in an
         earlier life that it is loading, or gone. Raises SetupError without a folder."""
-        found = scan_folder(self._settings.folder).versions
+        found = scan_folder(self._settings.folder)
         for key, said in self._around.announcements.of_slot(self._around.slot).items():
             if key in found and said.state is not ModelState.REFUSED:
                 self._say(key, ModelState.LOADING, sha256=said.sha256)
@@ -176,7 +175,7 @@ class Models:
     def _load_known(self) -> None:
         """Load at once what the pool has loaded before from the same files."""
         known = self._around.announcements.loaded_before()
-        for key, fingerprint in self._scan().items():
+        for key, fingerprint in scan_folder(self._settings.folder).items():
             if key not in known or fingerprint.problem:
                 continue
             sha256 = self._sha256(key, fingerprint)
@@ -186,7 +185,7 @@ class Models:
 
     def _look(self) -> None:
         try:
-            found = self._scan()
+            found = scan_folder(self._settings.folder)
         except SetupError as error:
             if str(error) != self._unreadable:
                 self._unreadable = str(error)
@@ -207,13 +206,6 @@ class Models:
         self._scans += 1
         if self._scans == 2:
             self._health.met(MODELS)
-
-    def _scan(self) -> dict[VersionKey, Fingerprint]:
-        scan = scan_folder(self._settings.folder)
-        for sentence in set(scan.strange) - set(self._strange):
-            self._log.warning("model.refused", text=sentence)
-        self._strange = scan.strange
-        return scan.versions
 
     def _change(self, change: Change, found: dict[VersionKey, Fingerprint]) -> None:
         match change:

@@ -281,12 +281,16 @@ class _Pages:
         return self._statistics.of(model, version).as_json(model, version)
 
 
+_TRITON_PLATFORMS = {"onnxruntime": "onnxruntime_onnx"}
+"""Its word for what the protocol calls otherwise, by backend."""
+
+
 def _config(served: ServedVersion) -> dict[str, object]:
     """Triton's model configuration, as far as its clients read it."""
     return {
         "name": served.model,
-        "platform": "onnxruntime_onnx",
-        "backend": "onnxruntime",
+        "platform": _TRITON_PLATFORMS.get(served.backend, served.platform),
+        "backend": served.backend,
         "max_batch_size": served.max_batch if served.batch_axes else 0,
         "input": [_config_tensor(spec, served) for spec in served.signature.inputs],
         "output": [_config_tensor(spec, served) for spec in served.signature.outputs],

@@ -86,6 +86,7 @@ class ServedVersion(msgspec.Struct, frozen=True):
     ``max_batch``."""
 
     platform: str = "onnx_onnxv1"
+    backend: str = "onnxruntime"
 
     @property
     def is_gone(self) -> bool:

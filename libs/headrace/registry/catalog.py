@@ -264,6 +264,7 @@ def _served(
         ready_slots=_slots(running, ModelState.READY),
         unloading_slots=_slots(running, ModelState.UNLOADING),
         platform=first.platform,
+        backend=first.backend,
     )
 
 

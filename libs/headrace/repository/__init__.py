@@ -5,7 +5,6 @@ from headrace.repository.external_data import check_external_data
 from headrace.repository.folders import (
     FileFacts,
     Fingerprint,
-    Scan,
     VersionKey,
     content_sha256,
     scan_folder,
@@ -23,7 +22,6 @@ __all__ = [
     "FileFacts",
     "Fingerprint",
     "Gone",
-    "Scan",
     "VersionKey",
     "check_external_data",
     "content_sha256",

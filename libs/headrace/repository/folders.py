@@ -20,7 +20,6 @@ from headrace.wire.topics import checked_name
 __all__ = [
     "FileFacts",
     "Fingerprint",
-    "Scan",
     "VersionKey",
     "content_sha256",
     "scan_folder",
@@ -62,24 +61,18 @@ class Fingerprint(NamedTuple):
     """Why the folder may not be read; empty: it may."""
 
 
-class Scan(NamedTuple):
-    versions: dict[VersionKey, Fingerprint]
-    strange: tuple[str, ...]
-    """One sentence for each folder whose name cannot be served."""
-
-
 def version_folder(root: Path, key: VersionKey) -> Path:
     return root / key.model / key.version
 
 
-def scan_folder(root: Path) -> Scan:
-    """Every version folder below ``root`` as it is now.
+def scan_folder(root: Path) -> dict[VersionKey, Fingerprint]:
+    """Every version folder below ``root`` as it is now. One whose name, or whose
+    model's, cannot be served has that for its problem.
 
     Raises :class:`headrace.errors.SetupError` when ``root`` cannot be listed, so
     that an unmounted repository does not look like one without models.
     """
     versions: dict[VersionKey, Fingerprint] = {}
-    strange: list[str] = []
     try:
         models = _folders(root)
     except OSError as error:
@@ -89,24 +82,36 @@ def scan_folder(root: Path) -> Scan:
         ) from error
     for model in models:
         try:
-            name = checked_name("model", model.name)
             children = _folders(Path(model))
-        except RequestError as error:
-            strange.append(str(error))
-            continue
         except OSError:
             continue  # removed while we looked
         for child in children:
-            if VERSION_PATTERN.fullmatch(child.name):
-                key = VersionKey(name, child.name)
-                links = model.is_symlink() or child.is_symlink()
-                versions[key] = _fingerprint(Path(child), is_link=links)
-            else:
-                strange.append(
-                    f"version name {child.name[:120]!r} of model {name!r} is not "
-                    "allowed: it must be a number from 1 without leading zeros"
-                )
-    return Scan(versions, tuple(strange))
+            key = VersionKey(_shown(model.name), _shown(child.name))
+            problem = _name_problem(model.name, child.name)
+            if problem:
+                versions[key] = Fingerprint((), problem)
+                continue
+            links = model.is_symlink() or child.is_symlink()
+            versions[key] = _fingerprint(Path(child), is_link=links)
+    return versions
+
+
+def _name_problem(model: str, version: str) -> str:
+    try:
+        checked_name("model", model)
+    except RequestError as error:
+        return str(error)
+    if VERSION_PATTERN.fullmatch(version):
+        return ""
+    return (
+        f"version name {version[:120]!r} of model {model!r} is not allowed: it must be "
+        "a number from 1 without leading zeros"
+    )
+
+
+def _shown(name: str) -> str:
+    """Bytes that are no UTF-8 stand in a name as halves of surrogate pairs."""
+    return name.encode(errors="replace").decode()
 
 
 def content_sha256(root: Path, key: VersionKey, fingerprint: Fingerprint) -> str:

@@ -177,17 +177,22 @@ def _check(value: Claim | Heartbeat | Announcement) -> None:
             if any(one > other for one, other in pairwise(each.load.free_us)):
                 raise UndecodableRecord(f"free_us of lane {each.lane} does not ascend")
     elif isinstance(value, Announcement):
-        checked_name("model", value.model)
-        if not _VERSION.fullmatch(value.version):
-            raise UndecodableRecord(
-                f"version {value.version[:40]!r} is not a number from 1 of at most 18 "
-                "digits"
-            )
+        if value.state is not ModelState.REFUSED:
+            _check_names(value.model, value.version)
         if value.signature is not None:
             _check_axes(value, value.signature)
         edges = value.padding.edges if value.padding else ()
         if any(one >= other for one, other in pairwise(edges)):
             raise UndecodableRecord("the edges of padding do not ascend")
+
+
+def _check_names(model: str, version: str) -> None:
+    """A folder may be refused for its very name; what is served has a fit one."""
+    checked_name("model", model)
+    if not _VERSION.fullmatch(version):
+        raise UndecodableRecord(
+            f"version {version[:40]!r} is not a number from 1 of at most 18 digits"
+        )
 
 
 def _check_axes(value: Announcement, signature: Signature) -> None:

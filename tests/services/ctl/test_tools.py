@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from headrace.wire import (
 )
 from services.ctl.console import Console, fatal_text
 from services.ctl.models import versions
+from services.ctl.readiness import ready_sentences
 from services.ctl.topics import QueueRow, queues
 
 NAMES = Topics()
@@ -130,6 +132,28 @@ def test_a_queue_is_the_log_beside_what_its_owner_says() -> None:
             oldest_ms=None,
         ),
     ]
+
+
+def test_the_ready_lines_say_what_is_served_and_what_is_not() -> None:
+    rows = versions(
+        [
+            announced(0, ModelState.READY),
+            announced(0, ModelState.READY, version="2"),
+            announced(0, ModelState.REFUSED, version="v3", reason="no number"),
+        ]
+    )
+
+    assert ready_sentences(["http://h:1"], Path("/models"), rows) == [
+        "ready: http://h:1 serves 1 model from /models (Ctrl-C ends it)",
+        "refused: m/v3: no number",
+    ]
+
+
+def test_the_ready_lines_say_what_to_do_without_a_model() -> None:
+    first, next_step = ready_sentences(["http://h:1"], Path("/models"), [])
+
+    assert first == "ready: http://h:1 serves 0 models from /models (Ctrl-C ends it)"
+    assert next_step.startswith("no model is served: put one into /models as MODEL/V")
 
 
 def test_every_line_of_the_merged_log_has_a_time_and_shows_where_values_end(
