@@ -338,8 +338,12 @@ class _Worker:
     def _fitness_changed(self, runnable: Runnable, fitness: Fitness, why: str) -> None:
         self._models.fitness_changed(runnable, fitness, why)
 
-    def _provision(self, model: str) -> None:
-        topics = model_topics(self._topics, model, self._bus)
+    def _provision(self, models: set[str]) -> None:
+        topics = [
+            topic
+            for model in sorted(models)
+            for topic in model_topics(self._topics, model, self._bus)
+        ]
         self._admin.create_topics(topics, PROVISION_TIMEOUT_S)
 
     def _read_failed(self, error: BusError) -> None:

@@ -9,7 +9,7 @@ leaves what runs untouched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -54,6 +54,10 @@ loaded or refused."""
 REASON_CHARS_MAX = 4_000
 """Longer reasons of a refusal are cut."""
 
+_PROVISION_US = 250_000
+"""Topics are created this often while versions load. One request takes 200 ms for one
+model and little more for seventy, most of it to wait for leaders."""
+
 _BACKENDS = {"onnx": "onnxruntime", "simulated": "simulated"}
 
 
@@ -72,8 +76,8 @@ class Neighbourhood(NamedTuple):
     incarnation: Callable[[], int | None]
     held: Callable[[], set[Runnable]]
     """Versions that batches in this process still need."""
-    provision: Callable[[str], None]
-    """Create a model's topics; raises BusError."""
+    provision: Callable[[set[str]], None]
+    """Create the topics of models; raises BusError."""
     ready: Callable[[frozenset[str]], None]
     """The versions that can run now, after any change."""
 
@@ -120,6 +124,7 @@ class Models:
         self._unreadable = ""
         self._conflicts: dict[VersionKey, str] = {}
         self._unprovisioned: set[VersionKey] = set()
+        self._provisioned_us = 0
         self._scans = 0
         self._news: SimpleQueue[tuple[Runnable, Fitness, str] | None] = SimpleQueue()
         self._stopped = threading.Event()
@@ -182,6 +187,7 @@ class Models:
             if sha256 in known[key]:
                 self._changes.trust(key, fingerprint)
                 self._take_up(key, sha256)
+        self._provision(self._unprovisioned)
 
     def _look(self) -> None:
         try:
@@ -197,8 +203,7 @@ class Models:
         for key, sha256 in list(self._conflicts.items()):
             if self._other_files(key, sha256) is None:
                 self._take_up(key, sha256)
-        for key in list(self._unprovisioned):
-            self._announce_ready(key)
+        self._provision(self._unprovisioned)
         for key, version in list(self._versions.items()):
             self._unload_when_idle(key, version)
         self._bury_the_dead()
@@ -332,15 +337,29 @@ class Models:
 
     def _announce_ready(self, key: VersionKey) -> None:
         """Once the model's topics exist; without them nobody could ask for it."""
-        version = self._versions[key]
-        try:
-            self._around.provision(key.model)
-        except BusError as error:
-            self._unprovisioned.add(key)
-            self._log.warning("topic.missing", model=key.model, text=str(error))
+        self._unprovisioned.add(key)
+        if self._clock.now_us() - self._provisioned_us >= _PROVISION_US:
+            self._provision(self._unprovisioned)
+
+    def _provision(self, waiting: Iterable[VersionKey]) -> None:
+        keys = sorted(waiting)
+        models = {key.model for key in keys}
+        if not models:
             return
-        self._unprovisioned.discard(key)
-        self._announce(key, as_fit(version.said, *version.fitness))
+        try:
+            self._around.provision(models)
+        except BusError as error:
+            if len(models) > 1:  # it may be the fault of one
+                for model in sorted(models):
+                    self._provision(key for key in keys if key.model == model)
+                return
+            self._log.warning("topic.missing", model=models.pop(), text=str(error))
+            return
+        self._provisioned_us = self._clock.now_us()
+        self._unprovisioned.difference_update(keys)
+        for key in keys:
+            version = self._versions[key]
+            self._announce(key, as_fit(version.said, *version.fitness))
 
     def _refuse(self, key: VersionKey, reason: str, sha256: str = "") -> None:
         """Say why; what this slot serves under the number goes on."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
 
 import onnxruntime
@@ -11,6 +13,7 @@ from headrace.broker import NewTopic
 from headrace.clock import SystemClock
 from headrace.delivery import WorkerLimits
 from headrace.domain import ModelState
+from headrace.errors import BusError
 from headrace.lifecycle import Health, Pulse
 from headrace.runtime import Device, Provider
 from headrace.telemetry import MetricsRegistry, WorkerMetrics, get_log
@@ -34,50 +37,131 @@ class _FailingDevice(Device):
         raise ZeroDivisionError("division by zero")
 
 
+class Following:
+    """A folder that is followed on a log in memory, on the real clock."""
+
+    def __init__(
+        self, folder: Path, device: Device, provision: Callable[[set[str]], None]
+    ) -> None:
+        self._broker = MemoryBroker(ManualClock())
+        self._broker.admin().create_topics([NewTopic(TOPIC, 1, {})], 1)
+        self._producer = self._broker.producer()
+        self.registry = MetricsRegistry()
+        clock, log = SystemClock(), get_log()
+        self.models = Models(
+            ModelsSettings(folder=folder, scan_ms=1),
+            WorkerLimits(),
+            device,
+            ReadyModels(),
+            Neighbourhood(
+                slot=0,
+                announcements=Announcements(lambda _key, _slot: None, log),
+                announcer=Announcer(self._producer, TOPIC, 0),
+                settle=lambda: None,
+                heard=lambda _slot: True,
+                is_dead=lambda _slot: False,
+                incarnation=lambda: 7,
+                held=set,
+                provision=provision,
+                ready=lambda _names: None,
+            ),
+            health=Health(Pulse(clock), {MODELS: "models are loading"}),
+            clock=clock,
+            log=log,
+            metrics=WorkerMetrics(self.registry),
+        )
+
+    def said(self, state: ModelState) -> list[Announcement]:
+        self._producer.flush(1)
+        records = self._broker.records(TOPIC)
+        said = [decode_json(Announcement, record) for record in records]
+        return [each for each in said if each.state is state]
+
+
 def test_an_unforeseen_error_refuses_one_version_and_the_next_is_served(
     tmp_path: Path,
 ) -> None:
     put_version(tmp_path, "bad", "1", graphs.log())
     put_simulated(tmp_path, "sim", "1")
-    broker = MemoryBroker(ManualClock())
-    broker.admin().create_topics([NewTopic(TOPIC, 1, {})], 1)
-    producer = broker.producer()
     served = Event()
-    registry = MetricsRegistry()
-    clock, log = SystemClock(), get_log()
-    models = Models(
-        ModelsSettings(folder=tmp_path, scan_ms=1),
-        WorkerLimits(),
-        _FailingDevice(Provider.CPU, 1),
-        ReadyModels(),
-        Neighbourhood(
-            slot=0,
-            announcements=Announcements(lambda _key, _slot: None, log),
-            announcer=Announcer(producer, TOPIC, 0),
-            settle=lambda: None,
-            heard=lambda _slot: True,
-            is_dead=lambda _slot: False,
-            incarnation=lambda: 7,
-            held=set,
-            provision=lambda _model: served.set(),
-            ready=lambda _names: None,
-        ),
-        health=Health(Pulse(clock), {MODELS: "models are loading"}),
-        clock=clock,
-        log=log,
-        metrics=WorkerMetrics(registry),
-    )
+    device = _FailingDevice(Provider.CPU, 1)
+    following = Following(tmp_path, device, lambda _models: served.set())
 
-    models.start()
+    following.models.start()
     assert served.wait(WAIT_S)
-    models.stop()
+    following.models.stop()
 
-    producer.flush(1)
-    said = [decode_json(Announcement, record) for record in broker.records(TOPIC)]
-    refused = [each for each in said if each.state is ModelState.REFUSED]
-    assert [each.model for each in refused] == ["bad"]
-    assert "not foreseen (ZeroDivisionError)" in refused[0].reason
-    failed = registry.collectors.get_sample_value(
+    (refused,) = following.said(ModelState.REFUSED)
+    assert refused.model == "bad"
+    assert "not foreseen (ZeroDivisionError)" in refused.reason
+    failed = following.registry.collectors.get_sample_value(
         "headrace_model_loads_total", {"outcome": "failed"}
     )
     assert failed == 1
+
+
+def test_topics_of_models_that_load_together_are_created_together(
+    tmp_path: Path,
+) -> None:
+    names = [f"m{number}" for number in range(20)]
+    for name in names:
+        put_simulated(tmp_path, name, "1")
+    asked: SimpleQueue[set[str]] = SimpleQueue()
+    following = Following(tmp_path, Device(Provider.CPU, 1), asked.put)
+
+    following.models.start()
+    provisioned: list[str] = []
+    calls = 0
+    while len(provisioned) < len(names):
+        provisioned += sorted(asked.get(timeout=WAIT_S))
+        calls += 1
+    following.models.stop()
+
+    assert sorted(provisioned) == sorted(names)
+    assert calls < len(names) / 2
+
+
+def test_a_model_whose_topics_cannot_be_created_does_not_hold_up_the_others(
+    tmp_path: Path,
+) -> None:
+    for name in ("a", "cursed", "z"):
+        put_simulated(tmp_path, name, "1")
+    tried_again = Event()
+    alone = 0
+
+    def provision(models: set[str]) -> None:
+        nonlocal alone
+        if "cursed" in models:
+            alone += len(models) == 1
+            if alone == 2:
+                tried_again.set()
+            raise BusError("not allowed", code="TOPIC_AUTHORIZATION_FAILED")
+
+    following = Following(tmp_path, Device(Provider.CPU, 1), provision)
+
+    following.models.start()
+    assert tried_again.wait(WAIT_S)
+    following.models.stop()
+
+    assert {each.model for each in following.said(ModelState.READY)} == {"a", "z"}
+
+
+def test_a_folder_with_a_name_that_cannot_be_served_is_refused(tmp_path: Path) -> None:
+    put_simulated(tmp_path, "my.model", "1")
+    (tmp_path / "sim" / "v2").mkdir(parents=True)
+    put_simulated(tmp_path, "taken-up-last", "1")
+    served = Event()
+    following = Following(
+        tmp_path, Device(Provider.CPU, 1), lambda _models: served.set()
+    )
+
+    following.models.start()
+    assert served.wait(WAIT_S)
+    following.models.stop()
+
+    reasons = {
+        (each.model, each.version): each.reason
+        for each in following.said(ModelState.REFUSED)
+    }
+    assert "model name 'my.model' is not allowed" in reasons["my.model", "1"]
+    assert "it must be a number from 1" in reasons["sim", "v2"]
