@@ -54,8 +54,12 @@ def test_a_second_supervisor_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_leftover_is_recognised_and_its_processes_are_killed(tmp_path: Path) -> None:
     # The last word of its command line tells it as ours.
-    command = [sys.executable, "-c", "input()", "services.ingress"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as orphan:
+    command = [sys.executable, "-c", "input('> ')", "services.ingress"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as orphan:
+        assert orphan.stdout is not None
+        # Its command line is there a moment after its start.
+        orphan.stdout.read(1)
         identity = identity_of(orphan.pid)
         stranger = identity_of(os.getpid())
         assert identity is not None
