@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.delivery.decisions import WriteBatch
@@ -23,6 +23,10 @@ HOPS_US = 2_000_000
 """What was measured longer ago no longer counts: a hop that looked too long for any
 deadline would keep away the requests by which it could be measured anew."""
 HOP_US_MAX = 250_000
+AHEAD_QUANTILE = 0.9
+"""Of the way to a worker and back, by which the next batch leaves before a run ends.
+A batch that comes late lets the device idle, one that leaves early binds its members
+a little sooner: at the median the device idled after every tenth run."""
 
 
 class Sent(NamedTuple):
@@ -113,9 +117,11 @@ class Measuring:
         hops = [hop for hop in self._hops.get(lane, ()) if hop.at_us > now_us - HOPS_US]
         if len(hops) < HOPS_MIN:
             return self._hops_assumed
+        control = [hop.control_us for hop in hops]
         return HopsMeasured(
-            control_us=_median(hop.control_us for hop in hops),
-            response_us=_median(hop.response_us for hop in hops),
+            control_us=_quantile(control, 0.5),
+            response_us=_quantile([hop.response_us for hop in hops], 0.5),
+            ahead_us=2 * _quantile(control, AHEAD_QUANTILE),
         )
 
     def requests_read(self, lane: int, appended_us: int, now_us: int) -> None:
@@ -128,7 +134,7 @@ class Measuring:
         lately."""
         waits = self._waits.get(lane, ())
         lately = [wait.wait_us for wait in waits if wait.at_us > now_us - HOPS_US]
-        return _median(lately) if lately else 0
+        return _quantile(lately, 0.5) if lately else 0
 
     def alarmed(self, lane: int, event: str) -> None:
         if event == LEASE_LAPSED:
@@ -157,6 +163,5 @@ class Measuring:
         self._process.undecodable.labels(kind).inc()
 
 
-def _median(values: Iterable[int]) -> int:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
+def _quantile(values: Sequence[int], quantile: float) -> int:
+    return sorted(values)[int(quantile * len(values))]

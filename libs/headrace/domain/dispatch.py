@@ -96,10 +96,13 @@ class VersionChanged(msgspec.Struct, frozen=True):
 
 
 class HopsMeasured(msgspec.Struct, frozen=True):
-    """Measured p95 of the hops: former to a run's start, run's end to the client."""
+    """The usual hops: former to a run's start, run's end to the client; and how long
+    before the end of a run the next batch must leave, so that it nearly always lies in
+    the worker's memory by then (None: twice the control hop)."""
 
     control_us: int
     response_us: int
+    ahead_us: int | None = None
 
 
 class Ticked(msgspec.Struct, frozen=True):

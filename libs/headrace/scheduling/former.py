@@ -75,6 +75,7 @@ class BatchFormer:
         self._shares = Shares(settings.shares)
         self._bulk = BulkLimit(settings, self._backlog)
         self._slots = Slots()
+        self._ahead_us = 2 * settings.control_hop_us
         self._running: dict[str, tuple[QueueKey, int]] = {}
         self._refused: dict[str, Refuse] = {}
         self._sendable_at_us: int | None = None
@@ -97,9 +98,10 @@ class BatchFormer:
             case VersionChanged(served=served):
                 for refuse in self._backlog.change_version(served):
                     self._refused[refuse.request.key] = refuse
-            case HopsMeasured(control_us=control_us, response_us=response_us):
-                self._backlog.control_us = control_us
-                self._backlog.response_us = response_us
+            case HopsMeasured():
+                self._backlog.control_us = event.control_us
+                self._backlog.response_us = event.response_us
+                self._ahead_us = event.ahead_us or 2 * event.control_us
             case _:
                 assert_never(event)
         self._wakeup_us = now_us
@@ -155,7 +157,7 @@ class BatchFormer:
         self._sendable_at_us = None
         if not len(self._backlog):
             return None
-        if not self._slots.advance(now_us, ahead_us=2 * self._backlog.control_us):
+        if not self._slots.advance(now_us, ahead_us=self._ahead_us):
             return None
         for priority, is_owed in self._backlog.bands_in_order(self._shares, now_us):
             for line in self._backlog.by_urgency(priority):
@@ -303,7 +305,7 @@ class BatchFormer:
             slot.started_us = choice.start_us
         slot.batches[batch] = expected_us
         slot.credits_free -= 1
-        self._slots.changed(slot, now_us=now_us, ahead_us=2 * self._backlog.control_us)
+        self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
         decisions.append(
             Dispatch(
                 batch=batch,
@@ -428,7 +430,7 @@ class BatchFormer:
         }
         if event.held and event.held[0] != first:
             slot.started_us = now_us
-        self._slots.changed(slot, now_us=now_us, ahead_us=2 * self._backlog.control_us)
+        self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
 
     def _end_batch(self, event: BatchEnded, now_us: int) -> None:
         slot = self._slots.get(event.slot)
@@ -442,5 +444,5 @@ class BatchFormer:
             # The done record took a hop, so the next run is already that old.
             slot.started_us = now_us - self._backlog.control_us
             self._slots.changed(
-                slot, now_us=now_us, ahead_us=2 * self._backlog.control_us
+                slot, now_us=now_us, ahead_us=self._ahead_us
             )

@@ -61,8 +61,8 @@ class Slot:
 class Slots:
     """All slots of the lane, and which of them may be sent to at an instant.
 
-    A slot with nothing to run may be sent to at once; the credit ahead is used two
-    control hops before the running batch's expected end, so that the next batch forms
+    A slot with nothing to run may be sent to at once; the credit ahead is used
+    ``ahead_us`` before the running batch's expected end, so that the next batch forms
     as late as possible and still lies in the worker's memory when the run ends.
     """
 
