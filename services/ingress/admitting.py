@@ -56,6 +56,10 @@ class Admission:
         remembered = int(self._door.loop_lag_us * LAG_MEMORY)
         self._door.loop_lag_us = max(late_us, remembered)
 
+    def loop_is_late(self, late_us: int) -> None:
+        """The loop's timer has been due for ``late_us``, and has not run yet."""
+        self._door.loop_lag_us = max(late_us, self._door.loop_lag_us)
+
     def decide(  # noqa: PLR0913 - all that bears on it
         self,
         served: ServedVersion,

@@ -237,6 +237,11 @@ class Handler:
             or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
+        late_us = exchange.started_us - self._ticked_us - TICK_US
+        if late_us > TICK_US:
+            # A burst is read in one turn of the loop: its last requests have waited
+            # for the first ones.
+            self._admission.loop_is_late(late_us)
         exchange.doubt = (
             head.priority_fault
             or head.timeout_fault

@@ -314,3 +314,16 @@ def test_a_late_loop_refuses_also_those_who_grant_minutes() -> None:
     assert refused.reason is Reason.OVERLOADED
     door.loop_lag_us = 1_400 * MS
     assert isinstance(ask(door, limit_ms=600_000), Admitted)
+
+
+def test_a_lane_of_which_nothing_is_heard_is_not_taken_to_work_on() -> None:
+    door = a_door(a_load(standard=90))
+    assert isinstance(ask(door, now_us=39 * MS), Denied)
+    assert ask(door, now_us=40 * MS) == Admitted(0)
+    for number in range(500):
+        now_us = 100 * MS + number * MS
+        if isinstance(ask(door, now_us=now_us), Denied):
+            break
+        door.admitted(0, PRICE, Priority.STANDARD, rows=1)
+    # 90 ms were ahead, 50 of them count as done: 10 ms of rows of 0.5 ms.
+    assert number == 21

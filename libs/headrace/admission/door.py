@@ -91,15 +91,16 @@ class _Lane:
         for later in range(priority, len(Priority)):
             self._ahead_us[later] += device_us
 
-    def waits_us(self, priority: Priority, now_us: int) -> int:
-        """Until the slots have done all that is ahead: each begins when it is free,
-        so ``_reach_us`` of work is done when the next one joins."""
+    def waits_us(self, priority: Priority, worked_us: int) -> int:
+        """Until the slots have done all that is ahead, of which they have done
+        ``worked_us`` since: each begins when it is free, so ``_reach_us`` of work is
+        done when the next one joins."""
         ahead_us = self._ahead_us[priority]
         working = bisect_right(self._reach_us, ahead_us)
         share = self.slots * working / len(self._free_us)
         left_us = (ahead_us - self._reach_us[working - 1]) / share
         done_us = self._free_us[working - 1] + int(left_us)
-        return max(done_us - (now_us - self.heard_us), 0)
+        return max(done_us - worked_us, 0)
 
 
 class Door:
@@ -186,7 +187,8 @@ class Door:
     def _predict(
         self, known: _Lane, price: Price, priority: Priority, now_us: int
     ) -> _Prediction:
-        waits_us = known.waits_us(priority, now_us)
+        worked_us = min(now_us - known.heard_us, self._settings.unheard_us_max)
+        waits_us = known.waits_us(priority, worked_us)
         return _Prediction(waits_us, known.hops_us, known.price(price))
 
     def _compare(

@@ -41,6 +41,11 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """A lane's published load older than this is not believed; then the number of
     requests in flight is limited by their latency instead."""
 
+    unheard_us_max: PositiveInt = 50_000
+    """A lane counts as having worked since its load was published for so long at most.
+    A busy one publishes several times in that time; when it is not heard of, whoever
+    sends on would fill its queue by all the time for which nobody has heard of it."""
+
     concurrency_initial: PositiveInt = 64
     """In flight per model, before any latency is known."""
 
