@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -22,9 +23,13 @@ _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 _COMPRESSION_LEVEL = 1
 """Answers are tensors: a higher level takes the event loop's time for little."""
 
+ANSWERS_KEPT = 256
+"""Under overload a few refusals are given thousands of times a second."""
+
 _encode = msgspec.json.encode
 
 
+@lru_cache(ANSWERS_KEPT)
 def refusal_answer(refusal: Refusal, client_id: str = "") -> tuple[bytes, bytes]:
     """Header lines and body of an answer other than 200, without the identity: the
     protocol's form of an error, and the body's ``id`` where it had one."""

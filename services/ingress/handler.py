@@ -240,8 +240,8 @@ class Handler:
         late_us = exchange.started_us - self._ticked_us - TICK_US
         if late_us > TICK_US:
             # A burst is read in one turn of the loop: its last requests have waited
-            # for the first ones.
-            self._admission.loop_is_late(late_us)
+            # for the first ones. A process that stood still longer is not saturated.
+            self._admission.loop_is_late(min(late_us, GAP_US))
         exchange.doubt = (
             head.priority_fault
             or head.timeout_fault

@@ -9,9 +9,11 @@ from services.ingress.refusal import Refusal
 
 __all__ = ["Journal"]
 
-LINES_PER_S_MAX = 200
-"""Under overload, refusals above this are counted in one line instead of written."""
+LINES_PER_SLICE_MAX = 5
+"""Of a tenth of a second. What is above is counted, in one line a second: a line takes
+longer than a refusal, and 200 at once would hold up the event loop for 10 ms."""
 
+_SLICE_US = 100_000
 _SECOND_US = 1_000_000
 
 
@@ -21,8 +23,10 @@ class Journal:
     def __init__(self, clock: Clock) -> None:
         self._log = get_log()
         self._clock = clock
-        self._second_us = 0
+        self._slice_us = 0
         self._lines = 0
+        self._told_us = 0
+        self._untold = 0
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
         """A request ended without a result."""
@@ -61,15 +65,18 @@ class Journal:
 
     def _has_room(self) -> bool:
         now_us = self._clock.now_us()
-        if now_us - self._second_us >= _SECOND_US:
-            if self._lines > LINES_PER_S_MAX:
-                self._log.warning(
-                    "request.failed", unlogged=self._lines - LINES_PER_S_MAX
-                )
-            self._second_us = now_us
+        if now_us - self._slice_us >= _SLICE_US:
+            self._slice_us = now_us
             self._lines = 0
+            if self._untold and now_us - self._told_us >= _SECOND_US:
+                self._log.warning("request.failed", unlogged=self._untold)
+                self._told_us = now_us
+                self._untold = 0
         self._lines += 1
-        return self._lines <= LINES_PER_S_MAX
+        if self._lines <= LINES_PER_SLICE_MAX:
+            return True
+        self._untold += 1
+        return False
 
 
 def _told(refusal: Refusal) -> str:

@@ -26,9 +26,9 @@ class Meter:
 
     def __init__(self, metrics: IngressMetrics) -> None:
         self._metrics = metrics
-        # `labels` costs more than the update behind it: successes keep theirs.
-        self._successes: dict[
-            tuple[str, str, Priority],
+        # `labels` costs more than the update behind it.
+        self._kept: dict[
+            tuple[str, str, Priority, int, str],
             tuple[Callable[[], None], Callable[[float], None]],
         ] = {}
         self._first = metrics.replies.labels("first").inc
@@ -36,24 +36,30 @@ class Meter:
     def succeeded(
         self, model: str, version: str, priority: Priority, total_us: int
     ) -> None:
-        kept = self._successes.get((model, version, priority))
+        self._count((model, version, priority, HTTPStatus.OK, ""), total_us)
+        self._first()
+
+    def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
+        model, version = _named(exchange)
+        self._count(
+            (model, version, exchange.priority, refusal.status, refusal.reason),
+            total_us,
+        )
+
+    def _count(
+        self, ending: tuple[str, str, Priority, int, str], total_us: int
+    ) -> None:
+        kept = self._kept.get(ending)
         if kept is None:
-            name = priority.name.lower()
-            kept = self._successes[model, version, priority] = (
-                self._metrics.requests.labels(
-                    model, version, name, HTTPStatus.OK.value, ""
-                ).inc,
-                self._metrics.latency.labels(model, version, name).observe,
+            model, version, priority, status, reason = ending
+            labels = model, version, priority.name.lower()
+            kept = self._kept[ending] = (
+                self._metrics.requests.labels(*labels, int(status), reason).inc,
+                self._metrics.latency.labels(*labels).observe,
             )
         count, observe = kept
         count()
         observe(total_us / _SECOND_US)
-        self._first()
-
-    def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
-        labels = _labels(exchange)
-        self._metrics.requests.labels(*labels, refusal.status, refusal.reason).inc()
-        self._metrics.latency.labels(*labels).observe(total_us / _SECOND_US)
 
     def unread(self, refusal: Refusal) -> None:
         """What was refused named no model, or not to its end."""
@@ -68,7 +74,10 @@ class Meter:
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._metrics.requests.labels(
-            *_labels(exchange), _CLIENT_CLOSED_REQUEST, Reason.CANCELLED
+            *_named(exchange),
+            exchange.priority.name.lower(),
+            _CLIENT_CLOSED_REQUEST,
+            Reason.CANCELLED,
         ).inc()
 
     def unclaimed(self, what: Unclaimed) -> None:
@@ -82,9 +91,6 @@ class Meter:
         self._metrics.connections.set(connections)
 
 
-def _labels(exchange: Exchange) -> tuple[str, str, str]:
+def _named(exchange: Exchange) -> tuple[str, str]:
     served = exchange.served
-    priority = exchange.priority.name.lower()
-    if served is None:
-        return UNKNOWN, UNKNOWN, priority
-    return served.model, served.version, priority
+    return (UNKNOWN, UNKNOWN) if served is None else (served.model, served.version)

@@ -48,6 +48,11 @@ _NUMBERED_PRIORITY: dict[int, Priority | None] = dict(enumerate([None, *Priority
 KEYS_MAX = 1024
 """Compatibility keys are remembered for so many shapes, then all are forgotten."""
 
+LAYOUTS_MAX = 256
+LAYOUT_BYTES_MAX = 4096
+"""JSON parts whose tensors are all binary are remembered by their bytes, up to this
+size, and so many of them: then all are forgotten."""
+
 _NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
 
 
@@ -67,6 +72,40 @@ class Parsed(msgspec.Struct, gc=False):
     client_id: str = ""
     priority: Priority | None = None
     timeout_us: int = 0
+
+
+class _Place(NamedTuple):
+    """An input, and where its contents lie in the binary part."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class _Layout(NamedTuple):
+    """What a checked JSON part says; ``parsed`` lacks the tensors."""
+
+    places: tuple[_Place, ...]
+    size: int
+    parsed: Parsed
+
+    def fill(self, binary: memoryview) -> Parsed:
+        tensors = []
+        for name, datatype, shape, start, end in self.places:
+            value = binary[start:end]
+            check_raw(name, datatype, shape, value)
+            tensors.append(Tensor(name, datatype, shape, value))
+        known = self.parsed
+        return Parsed(
+            tuple(tensors),
+            known.key,
+            known.wanted,
+            "",
+            known.priority,
+            known.timeout_us,
+        )
 
 
 _NO_BINARY = memoryview(b"")
@@ -100,6 +139,7 @@ class RequestParser:
             for name in self._inputs
         )
         self._keys: dict[tuple[tuple[int, ...], ...], Compatibility] = {}
+        self._layouts: dict[bytes, _Layout] = {}
 
     def parse(self, head: Head, body: Bytes) -> Parsed:
         """A decompressed ``body``, checked."""
@@ -114,12 +154,34 @@ class RequestParser:
             )
         else:
             view = memoryview(body)
-            read = read_json(view[: head.json_bytes], self.bounds)
-            binary = view[head.json_bytes :]
+            json_part, binary = view[: head.json_bytes], view[head.json_bytes :]
+            if head.json_bytes <= LAYOUT_BYTES_MAX:
+                return self._with_layout(bytes(json_part), binary)
+            read = read_json(json_part, self.bounds)
+        return self._read(read, binary)
+
+    def _with_layout(self, json_part: bytes, binary: memoryview) -> Parsed:
+        layout = self._layouts.get(json_part)
+        if layout is not None and layout.size == len(binary):
+            return layout.fill(binary)
+        body = read_json(json_part, self.bounds)
+        parsed = self._read(body, binary)
+        # An id makes the part one of its kind, and so do values inside it.
+        if (
+            not parsed.client_id
+            and not self._keys_depend_on_values
+            and all(given.data is msgspec.UNSET for given in body.inputs)
+        ):
+            if len(self._layouts) >= LAYOUTS_MAX:
+                self._layouts.clear()
+            self._layouts[json_part] = _layout_of(body, parsed, len(binary))
+        return parsed
+
+    def _read(self, body: Body, binary: memoryview) -> Parsed:
         try:
-            return self._checked(read, binary)
+            return self._checked(body, binary)
         except RequestError as error:
-            raise BodyRefused(error, read.id) from error
+            raise BodyRefused(error, body.id) from error
 
     def _checked(self, body: Body, binary: memoryview) -> Parsed:
         specs = self._inputs
@@ -253,6 +315,26 @@ def _read_input(
     value = binary[at:end]
     check_raw(name, spec.datatype, shape, value)
     return Tensor(name, spec.datatype, shape, value), end
+
+
+def _layout_of(body: Body, parsed: Parsed, size: int) -> _Layout:
+    starts: dict[str, int] = {}
+    at = 0
+    sizes = {tensor.name: len(tensor.data) for tensor in parsed.tensors}
+    for given in body.inputs:
+        starts[given.name] = at
+        at += sizes[given.name]
+    places = tuple(
+        _Place(
+            tensor.name,
+            tensor.datatype,
+            tensor.shape,
+            starts[tensor.name],
+            starts[tensor.name] + sizes[tensor.name],
+        )
+        for tensor in parsed.tensors
+    )
+    return _Layout(places, size, msgspec.structs.replace(parsed, tensors=()))
 
 
 def _is_binary(output: Output, *, binary: bool) -> bool:

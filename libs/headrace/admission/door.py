@@ -39,15 +39,11 @@ class Denied(NamedTuple):
 
 
 class _Prediction(NamedTuple):
+    finish_us: int
     waits_us: int
     """For what is ahead."""
 
-    hops_us: int
     price: Price
-
-    @property
-    def finish_us(self) -> int:
-        return self.waits_us + self.hops_us + self.price.batch_us
 
 
 class _Lane:
@@ -189,7 +185,9 @@ class Door:
     ) -> _Prediction:
         worked_us = min(now_us - known.heard_us, self._settings.unheard_us_max)
         waits_us = known.waits_us(priority, worked_us)
-        return _Prediction(waits_us, known.hops_us, known.price(price))
+        known_price = known.price(price)
+        finish_us = waits_us + known.hops_us + known_price.batch_us
+        return _Prediction(finish_us, waits_us, known_price)
 
     def _compare(
         self, lane: int, told: _Prediction, limit_us: int, *, is_heavy: bool

@@ -443,6 +443,4 @@ class BatchFormer:
         if slot.batches.pop(event.batch, None) is not None:
             # The done record took a hop, so the next run is already that old.
             slot.started_us = now_us - self._backlog.control_us
-            self._slots.changed(
-                slot, now_us=now_us, ahead_us=self._ahead_us
-            )
+            self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)

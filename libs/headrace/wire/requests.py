@@ -42,7 +42,7 @@ from headrace.wire.compatibility import (
 )
 from headrace.wire.foreign import Contents, read_foreign
 from headrace.wire.framing import Piece, fields, frame
-from headrace.wire.records import Record
+from headrace.wire.records import Headers, Record
 from headrace.wire.topics import Topics, checked_name
 
 __all__ = [
@@ -73,8 +73,8 @@ OUR_SOURCE = b"headrace/"
 """How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
 
 REMEMBERED_MAX = 4096
-"""Sizes are remembered for so many compatibility keys, and so many reply addresses
-and tenants are; then all are forgotten."""
+"""What follows from shapes is remembered for so many of them, and so many reply
+addresses and tenants are; then all are forgotten."""
 
 PRIORITIES = tuple(Priority)
 PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
@@ -102,6 +102,16 @@ class NewRequest(msgspec.Struct, frozen=True, gc=False):
     tracestate: str = ""
 
 
+class _Form(NamedTuple):
+    """What requests of one tenant, version, priority and shape have in common: the
+    headers around id, deadline and time, and the value around the client's id."""
+
+    named: Headers
+    shaped: Headers
+    opening: bytes
+    inputs: bytes
+
+
 class RequestEncoder:
     """Writes the requests of one sender: ``source`` is its ``ce_source``."""
 
@@ -121,36 +131,74 @@ class RequestEncoder:
             (names.CONTENT_TYPE, b"application/protobuf"),
             (names.SCHEMA, names.SCHEMA_BYTES),
         ]
+        self._forms: dict[tuple[object, ...], _Form] = {}
 
     def encode(
         self, request: NewRequest, log_us: int
     ) -> tuple[list[tuple[str, bytes | None]], bytes]:
         """Headers, in the order of :data:`headrace.wire.headers.REQUEST_HEADERS`, and
         value; ``log_us``: now, as ``ce_time``."""
-        shape, rows, length = request.compatibility
+        form = self._form(request)
         written = datetime.fromtimestamp(log_us / 1e6, UTC)
-        headers: list[tuple[str, bytes | None]] = [
-            (names.CE_ID, request.id.encode()),
-            (names.TENANT, request.tenant.encode()),
-            (names.MODEL, request.model.encode()),
-            (names.VERSION, request.version.encode()),
-            (names.PRIORITY, request.priority.name.lower().encode()),
-        ]
+        headers = [(names.CE_ID, request.id.encode()), *form.named]
         if request.deadline_us is not None:
             headers.append((names.DEADLINE, b"%d" % request.deadline_us))
-        headers += [
-            (names.ROWS, b"%d" % rows),
-            (names.SHAPE, shape.encode()),
-            (names.LENGTH, b"%d" % length),
-            *self._constant,
-            (names.CE_TIME, written.isoformat().encode()),
-            *self._ending,
-        ]
+        headers += form.shaped
+        headers.append((names.CE_TIME, written.isoformat().encode()))
+        headers += self._ending
         if request.traceparent:
             headers.append((names.TRACEPARENT, request.traceparent.encode()))
             if request.tracestate:
                 headers.append((names.TRACESTATE, request.tracestate.encode()))
-        return headers, _value(request)
+        pieces: list[Piece] = [form.opening]
+        if request.client_id:
+            pieces += frame(CLIENT_ID, [request.client_id.encode()])
+        pieces.append(form.inputs)
+        for tensor in request.tensors:
+            pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
+        return headers, b"".join(pieces)
+
+    def _form(self, request: NewRequest) -> _Form:
+        key = (
+            request.tenant,
+            request.model,
+            request.version,
+            request.priority,
+            request.compatibility,
+            *[tensor.shape for tensor in request.tensors],
+        )
+        form = self._forms.get(key)
+        if form is None:
+            if len(self._forms) >= REMEMBERED_MAX:
+                self._forms.clear()
+            form = self._forms[key] = self._made_form(request)
+        return form
+
+    def _made_form(self, request: NewRequest) -> _Form:
+        shape, rows, length = request.compatibility
+        opening = oip.ModelInferRequest(
+            model_name=request.model, model_version=request.version
+        )
+        inputs = oip.ModelInferRequest()
+        for tensor in request.tensors:
+            described = inputs.inputs.add(name=tensor.name, datatype=tensor.datatype)
+            described.shape.extend(tensor.shape)
+        return _Form(
+            [
+                (names.TENANT, request.tenant.encode()),
+                (names.MODEL, request.model.encode()),
+                (names.VERSION, request.version.encode()),
+                (names.PRIORITY, request.priority.name.lower().encode()),
+            ],
+            [
+                (names.ROWS, b"%d" % rows),
+                (names.SHAPE, shape.encode()),
+                (names.LENGTH, b"%d" % length),
+                *self._constant,
+            ],
+            opening.SerializeToString(),
+            inputs.SerializeToString(),
+        )
 
 
 class _Size(NamedTuple):
@@ -430,16 +478,3 @@ def _client_id(value: bytes | None) -> str:
 
 def _bad_address(text: str) -> RequestError:
     return RequestError(text, reason=Reason.REPLY_ADDRESS)
-
-
-def _value(request: NewRequest) -> bytes:
-    message = oip.ModelInferRequest(
-        model_name=request.model, model_version=request.version, id=request.client_id
-    )
-    pieces: list[Piece] = [b""]
-    for tensor in request.tensors:
-        described = message.inputs.add(name=tensor.name, datatype=tensor.datatype)
-        described.shape.extend(tensor.shape)
-        pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
-    pieces[0] = message.SerializeToString()
-    return b"".join(pieces)
