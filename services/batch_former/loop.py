@@ -58,8 +58,10 @@ RETAKE_US = 500_000
 """Between two looks for lanes that the group gave us and that we have let go."""
 PUBLISH_US = 200_000
 PUBLISH_BUSY_US = 15_000
-"""While there is work, ingresses admit by what they are told: 70 small records a
-second, a percent of a core of the log's."""
+BUSY_US = 1_000_000
+"""For so long after the last request, ingresses admit by what they are told: 70 small
+records a second, a percent of a core of the log's. That a queue has become empty is
+news to them as well."""
 DRAIN_US_MAX = 15_000_000
 """Longest that SIGTERM waits for the lanes to be left."""
 
@@ -111,6 +113,7 @@ class Loop:
         self._retake_at_us = 0
         self._measure_at_us = 0
         self._publish_at_us = 0
+        self._busy_until_us = 0
         self._is_leading = False
         self._drain_until_us: int | None = None
 
@@ -159,6 +162,10 @@ class Loop:
                 self._intake.take_completions(message, self._now_us)
             case ReadBatch():
                 self._intake.take_requests(message, self._now_us)
+                self._busy_until_us = self._now_us + BUSY_US
+                self._publish_at_us = min(
+                    self._publish_at_us, self._now_us + PUBLISH_BUSY_US
+                )
             case WritesEnded(ended=ended):
                 for each in ended:
                     self._end_write(each)
@@ -263,7 +270,7 @@ class Loop:
             for owned, hops in self._published.measure(self._lanes, self._now_us):
                 self._acting.tell(owned, hops, self._now_us)
         self._published.refresh(self._lanes, self._now_us)
-        if self._published.is_busy:
+        if self._now_us < self._busy_until_us or self._published.is_busy:
             self._publish_at_us = self._now_us + PUBLISH_BUSY_US
             self._heartbeat.hasten()
         else:

@@ -254,13 +254,13 @@ def test_a_limit_below_a_run_of_one_row_is_unattainable() -> None:
 
 def test_a_late_loop_refuses_everything() -> None:
     door = a_door(a_load())
-    door.loop_lag_us = 31 * MS
+    door.loop_lag_us = 51 * MS
 
     assert ask(door) == Denied(
         Reason.OVERLOADED,
-        "this ingress is 31 ms behind with its work, more than 0.3 (loop_lag_part) of "
+        "this ingress is 51 ms behind with its work, more than 0.5 (loop_lag_part) of "
         "100 ms of the time limit",
-        31 * MS,
+        51 * MS,
     )
 
 
@@ -308,11 +308,11 @@ def test_an_idle_lane_takes_whatever_can_be_done(limit_ms: int) -> None:
 
 def test_a_late_loop_refuses_also_those_who_grant_minutes() -> None:
     door = a_door(a_load())
-    door.loop_lag_us = 1_600 * MS
+    door.loop_lag_us = 2_600 * MS
     refused = ask(door, limit_ms=600_000)
     assert isinstance(refused, Denied)
     assert refused.reason is Reason.OVERLOADED
-    door.loop_lag_us = 1_400 * MS
+    door.loop_lag_us = 2_400 * MS
     assert isinstance(ask(door, limit_ms=600_000), Admitted)
 
 

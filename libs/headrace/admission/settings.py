@@ -29,9 +29,11 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """Of both, for a tenant who lately took more than his share of a lane: what is
     left of the queue is the others', so that they are let in while he is refused."""
 
-    loop_lag_part: float = Field(default=0.3, gt=0, le=1)
+    loop_lag_part: float = Field(default=0.5, gt=0, le=1)
     """Everything is refused while the event loop is later than this part of the time
-    limit: a saturated ingress loses every deadline at once."""
+    limit: a saturated ingress loses every deadline at once. What it is late by below
+    that is taken off the time limit; at 0.3 a busy machine's hiccups refused so much
+    that the device ran dry."""
 
     loop_lag_limit_us_max: PositiveInt = 5_000_000
     """A longer time limit counts as this one there: a client that grants minutes does

@@ -186,7 +186,7 @@ def test_a_wrong_header_counts_as_little_as_a_right_one_where_the_body_speaks(
 def test_a_burst_that_is_read_in_one_turn_of_the_loop_counts_as_late() -> None:
     world = World()
     world.handler.tick()
-    world.clock.advance(34 * MS)
+    world.clock.advance(54 * MS)
     assert world.ask(LIMIT).status is None
     world.clock.advance(2 * MS)
     assert world.ask(LIMIT).reason == "overloaded"
