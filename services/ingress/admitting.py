@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.admission import AdmissionSettings, Admitted, Door
+from functools import lru_cache
+
+from headrace.admission import AdmissionSettings, Admitted, Denied, Door
 from headrace.domain import Price, Priority, Reason, ServedVersion
 from headrace.wire import Heartbeat, Role, ServiceState
 from services.ingress.refusal import Refusal, refuse
@@ -14,6 +16,9 @@ PRODUCE_US = 2_000
 """From a request's head to its append; a former measures the hops after that."""
 INGRESS_HEARD_US = 2_000_000
 LAG_MEMORY = 0.8
+
+REFUSALS_KEPT = 256
+"""Under overload a few verdicts are given thousands of times a second."""
 
 NO_FORMER = "no batch former was heard of lately"
 
@@ -89,9 +94,7 @@ class Admission:
         if verdict.reason is Reason.NO_CAPACITY and limit_us > HEARD_PATIENT_US:
             # A worker that restarts is back before the time is over.
             return candidates[0]
-        return refuse(
-            verdict.reason, verdict.text, retry_after_us=verdict.retry_after_us
-        )
+        return _refused(verdict)
 
     def sent(
         self, lane: int, served: ServedVersion, priority: Priority, rows: int
@@ -110,6 +113,11 @@ class Admission:
             self._prices[key] = served, price
             return price
         return known[1]
+
+
+@lru_cache(REFUSALS_KEPT)
+def _refused(verdict: Denied) -> Refusal:
+    return refuse(verdict.reason, verdict.text, retry_after_us=verdict.retry_after_us)
 
 
 def _announced(served: ServedVersion) -> Price:

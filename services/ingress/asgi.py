@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.ingress.exchange import Exchange
 from services.ingress.handler import Handler
-from services.ingress.head import read_target
+from services.ingress.head import read_head, read_target
 
 __all__ = ["InferenceApp", "header_list"]
 
@@ -50,7 +50,7 @@ class InferenceApp:
         target = read_target(scope["raw_path"])
         assert target is not None  # the router has matched the path
         exchange = _AsgiExchange(handler)
-        handler.begin(exchange, target, scope["headers"])
+        handler.begin(exchange, target, read_head(scope["headers"]))
         body = bytearray()
         is_whole = False
         # Without the body that `Expect` announces there is nothing to drop.

@@ -20,7 +20,7 @@ from services.ingress.body import BodyRefused
 from services.ingress.bounds import decompressed
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
-from services.ingress.head import Target, read_head
+from services.ingress.head import Head, Target
 from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
 from services.ingress.producing import Outbox
@@ -90,16 +90,11 @@ class Handler:
         self._checks_left = CHECKED_PER_TICK_MAX
         self._log_heard_us: int | None = None
 
-    def begin(
-        self,
-        exchange: Exchange,
-        target: Target,
-        headers: Iterable[tuple[bytes, bytes]],
-    ) -> None:
+    def begin(self, exchange: Exchange, target: Target, head: Head) -> None:
         """Take in a head and decide whether the body is worth reading. A refusal is
         answered at the body's end, so that the connection stays in step; one for the
         body's length at once."""
-        head = exchange.head = read_head(headers)
+        exchange.head = head
         exchange.tenant = head.tenant
         length = head.content_length or 0
         if length > self.limits.http_body_bytes_max:

@@ -10,7 +10,6 @@ answers inference. After any error a connection is either in step or closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -26,12 +25,13 @@ from uvicorn.server import ServerState
 from headrace.domain import Reason
 from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.departure import Departure
-from services.ingress.exchange import Exchange
 from services.ingress.handler import Handler
-from services.ingress.head import read_target, read_x_request_id
+from services.ingress.head import Target, read_head, read_target, read_x_request_id
+from services.ingress.hot import HotExchange
+from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 
-__all__ = ["HotExchange", "InferenceProtocol"]
+__all__ = ["InferenceProtocol"]
 
 FRAMING_FACTOR_MAX = 2
 """A message on the wire, above so many times the largest body, is refused with 413."""
@@ -40,69 +40,6 @@ _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
 _HTTP_2 = b"PRI * HTTP/2"
 _BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
-
-
-class _Unheard:
-    """Stands for the event that wakes an ASGI task: here is none."""
-
-    def set(self) -> None:
-        pass
-
-
-class HotExchange(Exchange):
-    """An inference request on a connection; also uvicorn's cycle, of which uvicorn's
-    protocol uses ``response_complete``, ``disconnected``, ``keep_alive`` and
-    ``message_event``."""
-
-    __slots__ = (
-        "body",
-        "body_complete",
-        "body_timer",
-        "connection",
-        "disconnected",
-        "keep_alive",
-    )
-
-    message_event = _Unheard()
-
-    def __init__(self, connection: InferenceProtocol) -> None:
-        handler = connection.handler
-        super().__init__(handler.new_request_id(), handler.clock.now_us())
-        self.connection = connection
-        self.keep_alive: bool = connection.parser.should_keep_alive()
-        self.disconnected = False
-        self.body_complete = False
-        self.body_timer: asyncio.TimerHandle | None = None
-        self.body: bytes | bytearray = b""
-
-    def deliver(
-        self, status: int, fields: bytes, body: Sequence[bytes | memoryview]
-    ) -> None:
-        assert not self.response_complete
-        self.response_complete = True
-        self.body = b""
-        connection = self.connection
-        if self.disconnected or connection.transport.is_closing():
-            return
-        if not self.body_complete:
-            self.keep_alive = False
-        connection.transport.write(
-            b"".join(
-                (
-                    STATUS_LINE[status],
-                    fields,
-                    b"content-length: %d\r\n" % sum(map(len, body)),
-                    b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n",
-                    *body,
-                )
-            )
-        )
-        if not self.body_complete:
-            connection.linger()
-        else:
-            if not self.keep_alive:
-                connection.transport.close()
-            connection.on_response_complete()
 
 
 class InferenceProtocol(HttpToolsProtocol):
@@ -126,6 +63,9 @@ class InferenceProtocol(HttpToolsProtocol):
         """Since when a head has been incomplete."""
         self.unread_since_us: int | None = None
         """Since when the client has read too little of its answers."""
+        self._target = Target("", "")
+        self._known: KnownHead | None = None
+        self._heads_left = KNOWN_HEADS_MAX
         self._message_bytes = 0
         self._in_head = True
         self._in_message = False
@@ -184,6 +124,16 @@ class InferenceProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        is_between = not self._in_message and not self._message_bytes
+        previous = self.cycle
+        if (
+            is_between
+            and self._known is not None
+            and self._known.begins(data)
+            and (previous is None or previous.response_complete)
+        ):
+            self._ask_again(self._known, data)
+            return
         self._message_bytes += len(data)
         try:
             self.parser.feed_data(data)
@@ -200,7 +150,34 @@ class InferenceProtocol(HttpToolsProtocol):
                 text = "this server speaks HTTP/1.1, neither HTTP/2 nor gRPC"
             self._refuse_connection(_unreadable(text))
         else:
+            if is_between and not self._in_message and self.cycle is not previous:
+                self._learn(data)
             self._await_the_rest()
+
+    def _learn(self, data: bytes) -> None:
+        """``data`` was one request, perhaps; the next one may have the same head."""
+        cycle = self.cycle
+        if (
+            self._heads_left
+            and isinstance(cycle, HotExchange)
+            and cycle.keep_alive
+            and cycle.body_complete
+        ):
+            self._heads_left -= 1
+            self._known = known_head(data, self._target, cycle.head)
+
+    def _ask_again(self, known: KnownHead, data: bytes) -> None:
+        """What the parser's callbacks do for a whole request, without the parser: it
+        stands before a request, and stays there."""
+        self.quiet_since_us = None
+        self.cycle = exchange = HotExchange(self, keep_alive=True)
+        exchange.body_complete = True
+        try:
+            self.handler.begin(exchange, known.target, known.head)
+            self.handler.finish(exchange, data[len(known.text) :])
+        except Exception as error:  # noqa: BLE001 - as around the parser's callbacks
+            self.handler.outcomes.crashed(error)
+            self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
 
     def _await_the_rest(self) -> None:
         limits = self.handler.limits
@@ -261,9 +238,10 @@ class InferenceProtocol(HttpToolsProtocol):
             and parser.get_http_version() == "1.1"
             and (target := read_target(self.url)) is not None
         ):
-            exchange = HotExchange(self)
+            exchange = HotExchange(self, keep_alive=parser.should_keep_alive())
             self.cycle = exchange
-            self.handler.begin(exchange, target, self.headers)
+            self._target = target
+            self.handler.begin(exchange, target, read_head(self.headers))
         elif not parser.should_upgrade():
             self._to_asgi()
         elif any(name in _BODY_FIELDS for name, _ in self.headers):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,6 +25,12 @@ __all__ = ["Admitted", "Denied", "Door"]
 LAG_MIN_US = 1_000
 """The loop of an idle process is late by so much now and then: a shorter lag refuses
 nobody."""
+
+
+STEP_US = 1_000
+"""Waits and the loop's lag are judged, and told, in whole steps."""
+
+VERDICTS_KEPT = 1024
 
 
 class Admitted(NamedTuple):
@@ -43,6 +50,7 @@ class _Prediction(NamedTuple):
     waits_us: int
     """For what is ahead."""
 
+    hops_us: int
     price: Price
 
 
@@ -105,6 +113,7 @@ class Door:
     def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
         self._lanes: dict[int, _Lane] = {}
+        self._verdict = lru_cache(VERDICTS_KEPT)(self._denied)
         self._gradients: dict[str, GradientLimit] = {}
         self.ingresses = 1
         """Ingress processes of the cell: they all send what this one sends."""
@@ -164,7 +173,9 @@ class Door:
         if best is not None:
             lane, told = best
             is_heavy = tenant in self._lanes[lane].heavy
-            return self._compare(lane, told, limit_us, is_heavy=is_heavy)
+            lag_us = self.loop_lag_us // STEP_US * STEP_US
+            denied = self._verdict(told, limit_us, lag_us, is_heavy=is_heavy)
+            return denied or Admitted(lane)
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
         text = "no worker can be sent to"
@@ -184,23 +195,24 @@ class Door:
         self, known: _Lane, price: Price, priority: Priority, now_us: int
     ) -> _Prediction:
         worked_us = min(now_us - known.heard_us, self._settings.unheard_us_max)
-        waits_us = known.waits_us(priority, worked_us)
+        # In whole steps, so that the same few verdicts answer a flood.
+        waits_us = -(-known.waits_us(priority, worked_us) // STEP_US) * STEP_US
         known_price = known.price(price)
         finish_us = waits_us + known.hops_us + known_price.batch_us
-        return _Prediction(finish_us, waits_us, known_price)
+        return _Prediction(finish_us, waits_us, known.hops_us, known_price)
 
-    def _compare(
-        self, lane: int, told: _Prediction, limit_us: int, *, is_heavy: bool
-    ) -> Admitted | Denied:
+    def _denied(
+        self, told: _Prediction, limit_us: int, lag_us: int, *, is_heavy: bool
+    ) -> Denied | None:
         settings = self._settings
-        left_us = limit_us - self.loop_lag_us
+        left_us = limit_us - lag_us
         one_us, batch_us = told.price.one_us, told.price.batch_us
         if one_us > left_us:
-            return _too_short(one_us, limit_us, self.loop_lag_us)
+            return _too_short(one_us, limit_us, lag_us)
         if not told.waits_us:
             # Nothing is ahead, so refusing helps nobody; and what is never let in
             # never shows that the hops have become shorter again.
-            return Admitted(lane)
+            return None
         short = limit_us < settings.batches_within_limit_min * batch_us
         if short:
             setting, part, run, run_us = "choice", settings.choice, "a run", one_us
@@ -215,9 +227,9 @@ class Door:
         late_us = 0 if short else told.finish_us - left_us
         over_us = max(queue_over_us, late_us)
         if over_us <= 0:
-            return Admitted(lane)
+            return None
         ahead = f"{_ms(told.waits_us)} ms of work are ahead and {run} takes "
-        limit = _limit(limit_us, self.loop_lag_us)
+        limit = _limit(limit_us, lag_us)
         if late_us > queue_over_us:
             text = (
                 f"{ahead}{_ms(run_us)} ms, the hops {_ms(told.hops_us)} ms: "

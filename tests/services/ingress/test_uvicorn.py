@@ -16,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import Server, ServerState
 
 from services.ingress import protocol
-from services.ingress.protocol import HotExchange, InferenceProtocol
+from services.ingress.hot import HotExchange
+from services.ingress.protocol import InferenceProtocol
 
 
 def attributes_of(owner: str, source: str) -> set[str]:
@@ -41,10 +42,13 @@ OWN = {
     if name not in vars(HttpToolsProtocol)
 } | {
     "_deaf",
+    "_heads_left",
     "_in_head",
     "_in_message",
+    "_known",
     "_message_bytes",
     "_parting",
+    "_target",
 }
 
 

@@ -36,7 +36,7 @@ from services.ingress.admitting import Admission
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
-from services.ingress.head import Target
+from services.ingress.head import Target, read_head
 from services.ingress.journal import Journal
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
@@ -188,7 +188,7 @@ class World:
         self, *headers: tuple[bytes, bytes], model: str = "m", version: str = ""
     ) -> HeldExchange:
         exchange = HeldExchange(self.handler)
-        self.handler.begin(exchange, Target(model, version), headers)
+        self.handler.begin(exchange, Target(model, version), read_head(headers))
         return exchange
 
     def reply(self, *answers: Answer) -> None:
