@@ -9,9 +9,9 @@ from services.ingress.refusal import Refusal
 
 __all__ = ["Journal"]
 
-LINES_PER_SLICE_MAX = 5
+LINES_PER_SLICE_MAX = 20
 """Of a tenth of a second. What is above is counted, in one line a second: a line takes
-longer than a refusal, and 200 at once would hold up the event loop for 10 ms."""
+longer than a refusal, and 200 at once held up the event loop for 10 ms."""
 
 _SLICE_US = 100_000
 _SECOND_US = 1_000_000
