@@ -149,7 +149,7 @@ class Door:
         ``in_flight`` counts this process's requests of the model.
         """
         settings = self._settings
-        lag_us = self.loop_lag_us
+        lag_us = self.loop_lag_us // STEP_US * STEP_US
         lag_limit_us = min(limit_us, settings.loop_lag_limit_us_max)
         if lag_us > max(settings.loop_lag_part * lag_limit_us, LAG_MIN_US):
             if price.one_us > limit_us:
@@ -173,7 +173,6 @@ class Door:
         if best is not None:
             lane, told = best
             is_heavy = tenant in self._lanes[lane].heavy
-            lag_us = self.loop_lag_us // STEP_US * STEP_US
             denied = self._verdict(told, limit_us, lag_us, is_heavy=is_heavy)
             return denied or Admitted(lane)
         if blind is not None:

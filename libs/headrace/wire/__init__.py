@@ -32,6 +32,7 @@ from headrace.wire.control import (
 )
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
+from headrace.wire.new_requests import NewRequest, RequestEncoder
 from headrace.wire.plain import (
     PlainReply,
     PlainRequest,
@@ -54,9 +55,7 @@ from headrace.wire.requests import (
     TENANT_DEFAULT,
     TIMEOUT_DEFAULT_US,
     TIMEOUT_MAX_US,
-    NewRequest,
     RequestDecoder,
-    RequestEncoder,
     deadline_of,
 )
 from headrace.wire.tensors import (

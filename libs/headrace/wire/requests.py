@@ -10,11 +10,9 @@ signature, and gets defaults for the headers that it lacks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from math import prod
 from typing import NamedTuple
 
-import msgspec
 from google.protobuf.message import DecodeError
 
 from headrace.domain import (
@@ -28,11 +26,9 @@ from headrace.domain import (
     RequestRejected,
     ServedVersion,
     Source,
-    Tensor,
 )
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import headers as names
-from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.cancels import identity
 from headrace.wire.compatibility import (
     LENGTH,
@@ -41,8 +37,8 @@ from headrace.wire.compatibility import (
     batched_shapes,
 )
 from headrace.wire.foreign import Contents, read_foreign
-from headrace.wire.framing import Piece, fields, frame
-from headrace.wire.records import Headers, Record
+from headrace.wire.framing import fields
+from headrace.wire.records import Record
 from headrace.wire.topics import Topics, checked_name
 
 __all__ = [
@@ -51,9 +47,7 @@ __all__ = [
     "TENANT_DEFAULT",
     "TIMEOUT_DEFAULT_US",
     "TIMEOUT_MAX_US",
-    "NewRequest",
     "RequestDecoder",
-    "RequestEncoder",
     "deadline_of",
 ]
 
@@ -82,123 +76,6 @@ PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
 CANCEL_TYPE = names.CANCEL_TYPE.encode()
 RAW_INPUT_CONTENTS = 7
 CLIENT_ID = 3
-
-
-class NewRequest(msgspec.Struct, frozen=True, gc=False):
-    """A checked request on its way into the log. ``tensors`` stand in the order of
-    the signature's inputs; ``deadline_us`` is log time, None for bulk without a
-    limit; ``client_id`` is the body's ``id``."""
-
-    id: str
-    tenant: str
-    model: str
-    version: str
-    priority: Priority
-    deadline_us: int | None
-    compatibility: Compatibility
-    tensors: tuple[Tensor, ...]
-    client_id: str = ""
-    traceparent: str = ""
-    tracestate: str = ""
-
-
-class _Form(NamedTuple):
-    """What requests of one tenant, version, priority and shape have in common: the
-    headers around id, deadline and time, and the value around the client's id."""
-
-    named: Headers
-    shaped: Headers
-    opening: bytes
-    inputs: bytes
-
-
-class RequestEncoder:
-    """Writes the requests of one sender: ``source`` is its ``ce_source``."""
-
-    def __init__(self, source: str, reply_to: ReplyAddress | None) -> None:
-        self.source = source
-        self.reply_to = reply_to
-        self._constant: list[tuple[str, bytes | None]] = []
-        if reply_to:
-            self._constant.append((names.REPLY_TOPIC, reply_to.topic.encode()))
-            if reply_to.partition is not None:
-                number = str(reply_to.partition).encode()
-                self._constant.append((names.REPLY_PARTITION, number))
-        self._constant.append((names.CE_SOURCE, source.encode()))
-        self._ending = [
-            (names.CE_SPECVERSION, b"1.0"),
-            (names.CE_TYPE, names.REQUEST_TYPE.encode()),
-            (names.CONTENT_TYPE, b"application/protobuf"),
-            (names.SCHEMA, names.SCHEMA_BYTES),
-        ]
-        self._forms: dict[tuple[object, ...], _Form] = {}
-
-    def encode(
-        self, request: NewRequest, log_us: int
-    ) -> tuple[list[tuple[str, bytes | None]], bytes]:
-        """Headers, in the order of :data:`headrace.wire.headers.REQUEST_HEADERS`, and
-        value; ``log_us``: now, as ``ce_time``."""
-        form = self._form(request)
-        written = datetime.fromtimestamp(log_us / 1e6, UTC)
-        headers = [(names.CE_ID, request.id.encode()), *form.named]
-        if request.deadline_us is not None:
-            headers.append((names.DEADLINE, b"%d" % request.deadline_us))
-        headers += form.shaped
-        headers.append((names.CE_TIME, written.isoformat().encode()))
-        headers += self._ending
-        if request.traceparent:
-            headers.append((names.TRACEPARENT, request.traceparent.encode()))
-            if request.tracestate:
-                headers.append((names.TRACESTATE, request.tracestate.encode()))
-        pieces: list[Piece] = [form.opening]
-        if request.client_id:
-            pieces += frame(CLIENT_ID, [request.client_id.encode()])
-        pieces.append(form.inputs)
-        for tensor in request.tensors:
-            pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
-        return headers, b"".join(pieces)
-
-    def _form(self, request: NewRequest) -> _Form:
-        key = (
-            request.tenant,
-            request.model,
-            request.version,
-            request.priority,
-            request.compatibility,
-            *[tensor.shape for tensor in request.tensors],
-        )
-        form = self._forms.get(key)
-        if form is None:
-            if len(self._forms) >= REMEMBERED_MAX:
-                self._forms.clear()
-            form = self._forms[key] = self._made_form(request)
-        return form
-
-    def _made_form(self, request: NewRequest) -> _Form:
-        shape, rows, length = request.compatibility
-        opening = oip.ModelInferRequest(
-            model_name=request.model, model_version=request.version
-        )
-        inputs = oip.ModelInferRequest()
-        for tensor in request.tensors:
-            described = inputs.inputs.add(name=tensor.name, datatype=tensor.datatype)
-            described.shape.extend(tensor.shape)
-        return _Form(
-            [
-                (names.TENANT, request.tenant.encode()),
-                (names.MODEL, request.model.encode()),
-                (names.VERSION, request.version.encode()),
-                (names.PRIORITY, request.priority.name.lower().encode()),
-            ],
-            [
-                (names.ROWS, b"%d" % rows),
-                (names.SHAPE, shape.encode()),
-                (names.LENGTH, b"%d" % length),
-                *self._constant,
-            ],
-            opening.SerializeToString(),
-            inputs.SerializeToString(),
-        )
 
 
 class _Size(NamedTuple):

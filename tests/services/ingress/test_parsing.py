@@ -448,18 +448,3 @@ def test_a_size_of_thousands_of_digits_is_not_echoed_whole() -> None:
     with pytest.raises(RequestError, match=r"'X'.*1000.*\.\.\.") as caught:
         parse_binary(body(binary_x(10**4000)), ONE_ROW)
     assert len(str(caught.value)) < 300
-
-
-def test_a_json_part_seen_before_means_the_same_with_other_values() -> None:
-    parser = a_parser(a_version())
-    json_part = body(binary_x(16))
-    head = Head(json_bytes=len(json_part))
-    first = bytes(range(16))
-    second = bytes(range(16, 32))
-
-    read = [parser.parse(head, json_part + each) for each in (first, second)]
-
-    assert [bytes(each.tensors[0].data) for each in read] == [first, second]
-    assert read[0].key == read[1].key
-    with pytest.raises(RequestError, match="binary_data_size"):
-        parser.parse(head, json_part + second + b"x")
