@@ -11,6 +11,7 @@ from headrace.errors import BusError, BusTimeout
 
 __all__ = [
     "FRAMING_BYTES",
+    "LIBRARY_LOG",
     "KafkaConnection",
     "bus_error",
     "error_of",
@@ -51,8 +52,8 @@ class _Sparse(logging.Filter):
         return True
 
 
-_LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
-_LIBRARY_LOG.addFilter(_Sparse())
+LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
+LIBRARY_LOG.addFilter(_Sparse())
 
 
 class KafkaConnection(NamedTuple):
@@ -78,7 +79,7 @@ class KafkaConnection(NamedTuple):
             "retry.backoff.max.ms": 200,
             "topic.metadata.refresh.interval.ms": 60_000,
             "error_cb": ignore_brokers_away,
-            "logger": _LIBRARY_LOG,
+            "logger": LIBRARY_LOG,
         }
 
 
@@ -90,7 +91,7 @@ def ignore_brokers_away(error: KafkaError) -> None:
         "_TRANSPORT",
         "_RESOLVE",
     }:
-        _LIBRARY_LOG.warning("%s: %s", error.name(), error.str())
+        LIBRARY_LOG.warning("%s: %s", error.name(), error.str())
 
 
 def error_of(exception: KafkaException) -> KafkaError:

@@ -125,6 +125,14 @@ class Reader(Protocol):
         a position outside the log."""
         ...
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where it reads on, of every assigned partition that is not paused."""
+        ...
+
+    def restart(self) -> None:
+        """Read on from the same positions with a new client."""
+        ...
+
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange: ...
 
     def log_ranges(

@@ -48,8 +48,11 @@ class KafkaReader:
         connection: KafkaConnection,
         settings: ReaderSettings = ReaderSettings(),  # noqa: B008 - immutable
     ) -> None:
-        self._client = confluent_kafka.Consumer(reader_config(connection, settings))
-        self._assigned: set[TopicPartition] = set()
+        self._config = reader_config(connection, settings)
+        self._client = confluent_kafka.Consumer(self._config)
+        self._assigned: dict[TopicPartition, int] = {}
+        """By partition where its reading began."""
+        self._paused: set[TopicPartition] = set()
         self._pending: list[BusError] = []
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -65,19 +68,23 @@ class KafkaReader:
         self._assigned.update(positions)
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         if known:
             self._client.incremental_unassign([at(one) for one in known])
-            self._assigned -= known
+            for one in known:
+                del self._assigned[one]
+            self._paused -= known
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         self._client.pause([at(one) for one in known])
+        self._paused |= known
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         if known:
             self._client.resume([at(one) for one in known])
+            self._paused -= known
 
     def read(self, records_max: int, timeout_s: float) -> list[Record]:
         """As :meth:`headrace.broker.Reader.read`."""
@@ -100,6 +107,32 @@ class KafkaReader:
         if self._pending and not records:
             raise self._pending.pop(0)
         return records
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return {
+            one: position
+            for one, position in self._positions().items()
+            if one not in self._paused
+        }
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        if not self._assigned:
+            return {}
+        found = dict(self._assigned)
+        for one in self._client.position([at(each) for each in self._assigned]):
+            if one.offset >= 0:  # else nothing was read since the assignment
+                found[TopicPartition(one.topic, one.partition)] = one.offset
+        return found
+
+    def restart(self) -> None:
+        """As :meth:`headrace.broker.Reader.restart`."""
+        positions, paused = self._positions(), list(self._paused)
+        self._client.close()
+        self._client = confluent_kafka.Consumer(self._config)
+        self._assigned.clear()
+        self._paused.clear()
+        self.assign(positions)
+        self.pause(paused)
 
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
         return self.log_ranges([partition], timeout_s)[partition]

@@ -208,6 +208,16 @@ class MemoryReader:
                 found = self._now(records_max)
             return found
 
+    def positions(self) -> dict[TopicPartition, int]:
+        return {
+            one: position
+            for one, position in self._positions.items()
+            if one not in self._paused
+        }
+
+    def restart(self) -> None:
+        """There is no client."""
+
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
         return self.log_ranges([partition], timeout_s)[partition]
 
