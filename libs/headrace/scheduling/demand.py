@@ -21,7 +21,7 @@ SETTLED_MEMORY = 16
 LOSS_MIN, LOSS_FULL = 0.04, 0.12
 """Lost part of the requests at which pressure begins and is full. Below, a loss is a
 burst's; deferring for it would lose more."""
-LOSS_MIN_SOLE, LOSS_FULL_SOLE = 0.005, 0.015
+LOSS_MIN_SOLE, LOSS_FULL_SOLE = 0.015, 0.03
 """The same of a queue that shares its workers with no other one: nobody needs the time
 in which its batches fill."""
 BATCH_MEMORY = 0.1
