@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
@@ -20,6 +21,10 @@ from headrace.errors import BusError, OffsetOutOfRange
 from headrace.wire.headers import UNREADABLE_HEADERS
 
 __all__ = ["KafkaReader", "ReaderSettings", "at", "reader_config", "record_of"]
+
+_LOOK_AGAIN_S: Final = 0.1
+_NO_LEADER: Final = frozenset({"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION"})
+"""What a partition answers while it is made, or moves."""
 
 
 class ReaderSettings(NamedTuple):
@@ -140,13 +145,27 @@ class KafkaReader:
     def log_ranges(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, LogRange]:
-        """As :meth:`headrace.broker.Reader.log_ranges`."""
-        starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
-        ends = self._offsets(partitions, OFFSET_END, timeout_s)
+        """As :meth:`headrace.broker.Reader.log_ranges`. Partitions that have no leader
+        yet are asked again within the time-out."""
+        deadline = time.monotonic() + timeout_s
+        starts = self._settled(partitions, OFFSET_BEGINNING, deadline)
+        ends = self._settled(partitions, OFFSET_END, deadline)
         return {one: LogRange(starts[one], ends[one]) for one in partitions}
 
     def close(self) -> None:
         self._client.close()
+
+    def _settled(
+        self, partitions: Sequence[TopicPartition], which: int, deadline: float
+    ) -> dict[TopicPartition, int]:
+        while True:
+            left_s = max(deadline - time.monotonic(), _LOOK_AGAIN_S)
+            try:
+                return self._offsets(partitions, which, left_s)
+            except BusError as error:
+                if error.code not in _NO_LEADER or left_s <= _LOOK_AGAIN_S:
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
 
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: int, timeout_s: float
