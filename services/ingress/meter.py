@@ -65,6 +65,11 @@ class Meter:
             refusal.reason,
         ).inc()
 
+    def accepted(self, exchange: Exchange) -> None:
+        self._metrics.requests.labels(
+            *_labels(exchange), HTTPStatus.ACCEPTED.value, ""
+        ).inc()
+
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._metrics.requests.labels(

@@ -141,6 +141,13 @@ class Reader(Protocol):
         """Those of many partitions, at the price of one."""
         ...
 
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each that was appended at ``since_us`` or later; its end
+        where none was."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -152,6 +152,17 @@ class KafkaReader:
         ends = self._settled(partitions, OFFSET_END, deadline)
         return {one: LogRange(starts[one], ends[one]) for one in partitions}
 
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """As :meth:`headrace.broker.Reader.offsets_since`."""
+        # The ends first: what is appended between the two questions is not passed by.
+        ends = self._offsets(partitions, OFFSET_END, timeout_s)
+        found = self._offsets(partitions, max(since_us, 0) // 1000, timeout_s)
+        return {
+            one: offset if offset >= 0 else ends[one] for one, offset in found.items()
+        }
+
     def close(self) -> None:
         self._client.close()
 

@@ -221,6 +221,23 @@ class MemoryReader:
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
         return self.log_ranges([partition], timeout_s)[partition]
 
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """As :meth:`headrace.broker.Reader.offsets_since`."""
+        logs = self.log_ranges(partitions, timeout_s)
+        return {
+            one: next(
+                (
+                    record.offset
+                    for record in self._storage.partition(one).records
+                    if record.timestamp_us >= since_us
+                ),
+                log.end,
+            )
+            for one, log in logs.items()
+        }
+
     def log_ranges(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, LogRange]:
