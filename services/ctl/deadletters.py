@@ -12,6 +12,7 @@ import msgspec
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from headrace.broker import Delivery, KafkaConnection, KafkaProducer, ProducerSettings
 from headrace.domain import Reason
@@ -307,19 +308,14 @@ def _row(letter: Letter) -> LetterRow:
 
 
 def _show_rows(rows: Sequence[LetterRow]) -> None:
-    table = Table()
-    for heading in ("time (UTC)", "reason", "tries", "letter"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("id and text", overflow="fold")
+    """In lines, not columns: an id, a place and a sentence do not fit side by side."""
+    console = Console(highlight=False)
     for row in rows:
-        table.add_row(
-            shown(row.buried_us)[:19],
-            row.reason,
-            str(row.attempts),
-            row.letter,
-            f"{row.id}\n{row.text}",
-        )
-    Console().print(table)
+        tries = f"{row.attempts} attempt{'' if row.attempts == 1 else 's'}"
+        head = Text(f"{shown(row.buried_us)[:19]}  {row.id}", style="bold")
+        told = Text(f"    {row.model}: {row.reason} after {tries}")
+        for line in (head, told, Text(f"    {row.text}"), Text(f"    {row.letter}")):
+            console.print(line, soft_wrap=True)
 
 
 def _show_details(details: LetterDetails) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -124,10 +125,13 @@ def _row(slots: list[Announcement]) -> VersionRow:
 
 
 def _show(rows: list[VersionRow]) -> None:
-    table = Table()
-    for heading in ("model", "version", "slots", "max batch", "run ms by rows"):
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("model", "version"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("slots", no_wrap=True)
+    for heading in ("max batch", "run ms by rows"):
         table.add_column(heading)
-    table.add_column("remarks", overflow="fold")
+    table.add_column("remarks", overflow="fold", min_width=24)
     for row in rows:
         slots = [
             f"{state} {','.join(map(str, numbers))}"
@@ -136,8 +140,8 @@ def _show(rows: list[VersionRow]) -> None:
         runs = " ".join(f"{size}: {ms:.3g}" for size, ms in row.run_ms.items())
         is_ready = ModelState.READY in row.slots
         table.add_row(
-            row.model,
-            row.version,
+            escape(row.model),
+            escape(row.version),
             "\n".join(slots),
             str(row.max_batch) if is_ready else "",
             runs,

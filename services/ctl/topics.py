@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.broker import (
@@ -134,14 +136,16 @@ async def _heard(connection: KafkaConnection, topic: str) -> list[Record]:
 
 
 def _show(rows: list[QueueRow]) -> None:
-    table = Table()
-    for heading in ("model", "lane", "priority"):
-        table.add_column(heading)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    # What is too long for the terminal is the name, and a name may be folded.
+    table.add_column("model", overflow="fold", min_width=10)
+    table.add_column("lane", no_wrap=True)
+    table.add_column("priority", no_wrap=True)
     for heading in ("waiting", "committed", "end", "held", "oldest ms"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.model,
+            escape(row.model),
             str(row.lane),
             row.priority,
             str(row.waiting),

@@ -10,11 +10,18 @@ import msgspec
 
 from headrace.domain import Tensor
 from headrace.errors import RequestError
+from headrace.wire import Locator
 from headrace.wire.tensors import to_json
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal
 
-__all__ = ["identity_fields", "refusal_answer", "refusal_fields", "result_answer"]
+__all__ = [
+    "accepted_answer",
+    "identity_fields",
+    "refusal_answer",
+    "refusal_fields",
+    "result_answer",
+]
 
 Piece = bytes | memoryview
 
@@ -27,6 +34,13 @@ ANSWERS_KEPT = 256
 """Under overload a few refusals are given thousands of times a second."""
 
 _encode = msgspec.json.encode
+
+
+def accepted_answer(locator: Locator) -> tuple[bytes, bytes]:
+    """Header lines and body of 202: the answer can be asked for."""
+    name = locator.encode()
+    fields = _JSON + b"location: /v2/requests/%b\r\n" % name.encode()
+    return fields, _encode({"id": name})
 
 
 @lru_cache(ANSWERS_KEPT)

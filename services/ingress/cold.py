@@ -31,6 +31,7 @@ from services.ingress.asgi import InferenceApp, header_list
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
 from services.ingress.head import read_x_request_id
+from services.ingress.later import Later
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.statistics import Statistics
 
@@ -64,6 +65,7 @@ def cold_app(
     statistics: Statistics,
     probe: Callable[[str], tuple[int, str, bytes]],
     health: Health,
+    later: Later,
 ) -> ASGIApp:
     """The ASGI application behind uvicorn. ``probe`` answers ``/livez``, ``/readyz``
     and ``/metrics`` with status, content type and body."""
@@ -85,6 +87,8 @@ def cold_app(
                 ("/stats", pages.model_statistics),
             )
         ),
+        Route("/v2/requests/{id}", later.get, methods=["GET"]),
+        Route("/v2/requests/{id}", later.delete, methods=["DELETE"]),
         Route(_MODEL + "/infer", infer, methods=["POST"]),
         Route(_VERSION + "/infer", infer, methods=["POST"]),
         *(Route(path, _unsupported, methods=["GET", "POST"]) for path in _UNSUPPORTED),

@@ -32,8 +32,10 @@ class Exchange(ABC):
         "head",
         "lane",
         "limit_us",
+        "named_version",
         "outlet",
         "priority",
+        "record_id",
         "refusal",
         "request_id",
         "reserved_bytes",
@@ -46,6 +48,9 @@ class Exchange(ABC):
 
     head: Head
     wanted: tuple[WantedOutput, ...]
+    named_version: str
+    record_id: str
+    """Of a request whose answer is kept: the version in its path, and ``ce_id``."""
     outlet: Producer
     """What its record went through, once it did."""
 

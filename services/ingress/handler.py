@@ -7,22 +7,28 @@ anything is read or parsed), ``finish`` when the body is; ``replies_arrived``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from headrace.clock import Clock
 from headrace.domain import Reason
 from headrace.errors import BusError, RequestError
-from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Replies
+from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Locator, Replies
 from services.ingress.admitting import NO_FORMER, Admission
-from services.ingress.answers import identity_fields, refusal_answer, result_answer
+from services.ingress.answers import (
+    accepted_answer,
+    identity_fields,
+    refusal_answer,
+    result_answer,
+)
 from services.ingress.body import BodyRefused
 from services.ingress.bounds import decompressed
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
-from services.ingress.head import Head, Target
+from services.ingress.head import TIMEOUT_US_MAX, Head, Target
 from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
+from services.ingress.parsing import Parsed
 from services.ingress.producing import Outbox
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.settings import IngressLimits
@@ -42,6 +48,9 @@ RESERVED_FROM_BYTES = 64 * 1024
 LOG_SILENT_US = 2_000_000
 """While the log has acknowledged nothing for so long, though a heartbeat is written
 every 250 ms, requests are refused: they would wait in the producer until they end."""
+
+ACCEPT_US = 5_000_000
+"""Longest that 202 waits for the log."""
 
 GAP_US = 500_000
 GAP_GRACE_US = 150_000
@@ -63,7 +72,7 @@ _BY_RUNTIME = frozenset({Reason.POISON, Reason.MODEL_ERROR})
 class Handler:
     """Every inference request of this process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a request meets
         self,
         limits: IngressLimits,
         *,
@@ -72,7 +81,9 @@ class Handler:
         outbox: Outbox,
         outcomes: Outcomes,
         clock: Clock,
+        keep: Callable[[Exchange, Parsed, bytes | bytearray, int], None],
     ) -> None:
+        """``keep`` sends on what has a kept answer."""
         self.limits = limits
         self.clock = clock
         self.outcomes = outcomes
@@ -84,6 +95,7 @@ class Handler:
         self._fleet = fleet
         self._admission = admission
         self._outbox = outbox
+        self._keep = keep
         self._deadlines: DeadlineWheel[Exchange] = DeadlineWheel()
         self._ticked_us = clock.now_us()
         self._expire_from_us = 0
@@ -149,7 +161,9 @@ class Handler:
         self._release(exchange)
         self.outcomes.cancelled(exchange)
         self._deadlines.drop(exchange)
-        if self.waiters.give_up(exchange, Unclaimed.CANCELLED):
+        was_waiting = self.waiters.give_up(exchange, Unclaimed.CANCELLED)
+        # A kept answer may be asked for by others.
+        if was_waiting and exchange.head.keep is None:
             self._outbox.cancel(exchange)
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
@@ -179,6 +193,33 @@ class Handler:
         if self._stop_waiting(exchange):
             self.refuse(exchange, _log_unavailable(error))
 
+    # -- how what has a kept answer ends
+
+    def accept(self, exchange: Exchange, locator: Locator) -> None:
+        """The log has it: its client may ask for the answer."""
+        if self._stop_waiting(exchange):
+            exchange.request_id = exchange.record_id
+            fields, body = accepted_answer(locator)
+            fields += b"preference-applied: respond-async\r\n" + identity_fields(
+                exchange.request_id, exchange.head.x_request_id
+            )
+            self.outcomes.accepted(exchange)
+            exchange.deliver(HTTPStatus.ACCEPTED, fields, (body,))
+
+    def reply(self, exchange: Exchange, record: Replies, answer: Answer) -> None:
+        """Its answer, read from the log."""
+        if self._stop_waiting(exchange):
+            exchange.request_id = exchange.record_id
+            self._answer(exchange, record, answer, self.clock.now_us())
+
+    def end(self, exchange: Exchange, refusal: Refusal) -> None:
+        if self._stop_waiting(exchange):
+            exchange.request_id = exchange.record_id
+            self.refuse(exchange, refusal)
+
+    def is_waiting(self, exchange: Exchange) -> bool:
+        return self.waiters.has(exchange)
+
     def log_heard(self, at_us: int) -> None:
         """The log acknowledged a record of this process at ``at_us``."""
         self._log_heard_us = at_us
@@ -195,6 +236,8 @@ class Handler:
             return
         for exchange in self._deadlines.due(now_us):
             if self.waiters.give_up(exchange):
+                if exchange.head.keep is not None:
+                    exchange.request_id = exchange.record_id
                 self.refuse(
                     exchange,
                     refuse(
@@ -232,11 +275,11 @@ class Handler:
             or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
-        late_us = exchange.started_us - self._ticked_us - TICK_US
-        if late_us > TICK_US:
-            # A burst is read in one turn of the loop: its last requests have waited
-            # for the first ones. A process that stood still longer is not saturated.
-            self._admission.loop_is_late(min(late_us, GAP_US))
+        self._look_at_the_clock(exchange.started_us)
+        if head.keep is not None:
+            exchange.named_version = target.version
+            if head.keep.is_async:
+                exchange.limit_us = head.timeout_us or TIMEOUT_US_MAX
         exchange.doubt = (
             head.priority_fault
             or head.timeout_fault
@@ -249,6 +292,13 @@ class Handler:
         ):
             return None
         return exchange.doubt
+
+    def _look_at_the_clock(self, now_us: int) -> None:
+        late_us = now_us - self._ticked_us - TICK_US
+        if late_us > TICK_US:
+            # A burst is read in one turn of the loop: its last requests have waited
+            # for the first ones. A process that stood still longer is not saturated.
+            self._admission.loop_is_late(min(late_us, GAP_US))
 
     def _may_check(self, size: int | None) -> bool:
         return self._checks_left > 0 and size is not None and size <= CHECKED_BYTES_MAX
@@ -320,8 +370,13 @@ class Handler:
             return refuse(Reason.EXPIRED, text)
         # The reply may be faster than the return from produce.
         self.waiters.add(exchange)
-        self._deadlines.put(exchange, deadline_us)
-        self._outbox.send(exchange, parsed, exchange.lane, deadline_us)
+        if head.keep is None:
+            self._deadlines.put(exchange, deadline_us)
+            self._outbox.send(exchange, parsed, exchange.lane, deadline_us)
+        else:
+            accept_us = now_us + ACCEPT_US if head.keep.is_async else deadline_us
+            self._deadlines.put(exchange, min(accept_us, deadline_us))
+            self._keep(exchange, parsed, body, deadline_us)
         self._admission.sent(
             exchange.lane, destination.served, exchange.priority, parsed.key.rows
         )

@@ -16,6 +16,7 @@ from services.ingress.refusal import Refusal, refuse
 __all__ = [
     "TIMEOUT_US_MAX",
     "Head",
+    "Keep",
     "Target",
     "checked_timeout_us",
     "clipped",
@@ -31,9 +32,13 @@ TIMEOUT_US_MAX = 600_000_000
 REQUEST_ID_BYTES_MAX = 256
 """Longest ``x-request-id``; more is refused (400)."""
 
+KEY_BYTES_MAX = 255
+"""Longest ``idempotency-key``; more is refused (400)."""
+
 SHOWN_MAX = 40
 """So many characters of what a client sent stand in a message about it."""
 
+_KEY = re.compile(rb'"([!#-~]{1,%d})"|([!#-~]{1,%d})' % (KEY_BYTES_MAX, KEY_BYTES_MAX))
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _QVALUE_ZERO = re.compile(rb"q=0(\.0{0,3})?")
 _ENCODINGS = {
@@ -55,6 +60,14 @@ class Target(msgspec.Struct, frozen=True):
     version: str
 
 
+class Keep(msgspec.Struct, frozen=True):
+    """The answer is kept in the log: under an idempotency key, for one who asks for it
+    later, or both."""
+
+    key: str = ""
+    is_async: bool = False
+
+
 class Head(msgspec.Struct, gc=False):
     """The headers that matter to inference; ``fault`` is the first thing wrong that
     no body can set right."""
@@ -72,6 +85,7 @@ class Head(msgspec.Struct, gc=False):
     tenant: str = "default"
     traceparent: bytes = b""
     tracestate: bytes = b""
+    keep: Keep | None = None
     fault: Refusal | None = None
     priority_fault: Refusal | None = None
     """Of no account where the body gives a priority, as its value would be."""
@@ -252,6 +266,26 @@ def _tenant(head: Head, value: bytes) -> Refusal | None:
     return None
 
 
+def _prefer(head: Head, value: bytes) -> Refusal | None:
+    wishes = {wish.strip().lower() for wish in value.replace(b";", b",").split(b",")}
+    if b"respond-async" in wishes:
+        head.keep = Keep(head.keep.key if head.keep else "", is_async=True)
+    return None
+
+
+def _idempotency_key(head: Head, value: bytes) -> Refusal | None:
+    found = _KEY.fullmatch(value.strip())
+    if found is None:
+        return refuse(
+            Reason.INVALID,
+            f"the idempotency-key must be 1 to {KEY_BYTES_MAX} visible characters of "
+            f"ASCII, bare or in double quotes, got {_shown(value)}",
+        )
+    key = (found[1] or found[2]).decode()
+    head.keep = Keep(key, is_async=head.keep is not None)
+    return None
+
+
 def _traceparent(head: Head, value: bytes) -> Refusal | None:
     head.traceparent = value
     return None
@@ -276,7 +310,9 @@ _READERS = {
     b"headrace-priority": _priority,
     b"headrace-timeout-ms": _timeout_ms,
     b"headrace-tenant": _tenant,
+    b"prefer": _prefer,
+    b"idempotency-key": _idempotency_key,
     b"traceparent": _traceparent,
     b"tracestate": _tracestate,
 }
-_MAY_REPEAT = {b"accept-encoding", b"traceparent", b"tracestate"}
+_MAY_REPEAT = {b"accept-encoding", b"prefer", b"traceparent", b"tracestate"}

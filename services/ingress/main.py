@@ -65,6 +65,7 @@ from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.handler import TICK_US, Handler
 from services.ingress.journal import Journal
+from services.ingress.kept_parts import KeptParts
 from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
@@ -172,7 +173,8 @@ class _Ingress:
             KafkaProducer(self._connection, QUIET),
             KafkaProducer(self._connection, BUSY),
         )
-        self._handler = self._made_handler()
+        self._kept = self._made_kept()
+        self._handler = self._kept.keeper.ends = self._made_handler()
         self._server = HttpServer(
             cold_app(
                 self._handler,
@@ -180,9 +182,21 @@ class _Ingress:
                 self._statistics,
                 self._probe,
                 self._health,
+                self._kept.later,
             ),
             self._handler,
             settings.limits,
+        )
+
+    def _made_kept(self) -> KeptParts:
+        return KeptParts(
+            self._settings,
+            self._slot,
+            self._connection,
+            clock=self._clock,
+            to_log_us=self._log_clock.to_log,
+            router=self._fleet.router,
+            fail=self._decoder.failed,
         )
 
     def _made_handler(self) -> Handler:
@@ -205,6 +219,7 @@ class _Ingress:
             outbox=outbox,
             outcomes=Outcomes(self._statistics, self._meter, Journal(self._clock)),
             clock=self._clock,
+            keep=self._kept.keeper.send,
         )
 
     async def run(self, asked: threading.Event) -> None:
@@ -221,6 +236,7 @@ class _Ingress:
         self._log.info("drain.ended", unanswered=len(self._handler.waiters))
         for thread in reversed(threads):
             await asyncio.to_thread(thread.stop)
+        await asyncio.to_thread(self._kept.close)
 
     def _threads(self) -> list[_Thread]:
         """In the order of their start; they end in reverse."""
@@ -237,6 +253,8 @@ class _Ingress:
         return [
             _FlushedThread(ProducerThread("quiet producer", self._producers.quiet)),
             _FlushedThread(ProducerThread("busy producer", self._producers.busy)),
+            _FlushedThread(ProducerThread("kept producer", self._kept.producer)),
+            self._kept.follower(loop),
             ReplyListener(
                 self._reader(),
                 TopicPartition(topics.replies, self._slot),
@@ -295,6 +313,7 @@ class _Ingress:
         if heard_us is not None and now_us - heard_us > STATUS_SILENT_US:
             self._health.await_("status", STATUS_SILENT)
         self._server.close_quiet(now_us)
+        self._kept.keeper.sweep()
         self._meter.look(
             in_flight=len(self._handler.waiters),
             lanes=len(self._fleet.router.lanes),

@@ -71,6 +71,14 @@ class Meter:
             refusal.reason,
         ).inc()
 
+    def accepted(self, exchange: Exchange) -> None:
+        self._metrics.requests.labels(
+            *_named(exchange),
+            exchange.priority.name.lower(),
+            HTTPStatus.ACCEPTED.value,
+            "",
+        ).inc()
+
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._metrics.requests.labels(

@@ -55,6 +55,10 @@ class Outcomes:
         self._meter.unread(refusal)
         self._journal.unread(request_id, x_request_id, refusal)
 
+    def accepted(self, exchange: Exchange) -> None:
+        """The log has it; its answer is asked for later."""
+        self._meter.accepted(exchange)
+
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
         self._meter.cancelled(exchange)

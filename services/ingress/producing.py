@@ -20,11 +20,55 @@ from headrace.wire.headers import X_REQUEST_ID
 from services.ingress.exchange import Exchange
 from services.ingress.parsing import Parsed
 
-__all__ = ["BusySwitch", "Outbox", "Producers"]
+__all__ = ["BusySwitch", "Outbox", "Producers", "encoded"]
 
 WINDOW_US = 50_000
 BUSY_FROM_PER_S = 1_500
 QUIET_BELOW_PER_S = 700
+
+
+def encoded(  # noqa: PLR0913 - what a record is made of
+    exchange: Exchange,
+    parsed: Parsed,
+    encoder: RequestEncoder,
+    *,
+    request_id: str,
+    deadline_us: int | None,
+    log_us: int,
+    payload_bytes_max: int,
+) -> tuple[list[tuple[str, bytes | None]], bytes]:
+    """Headers and value of the request's record, ``deadline_us`` and ``log_us``, now,
+    in log time. Raises :class:`RequestError` when it is too large."""
+    size = sum([len(tensor.data) for tensor in parsed.tensors])
+    if size > payload_bytes_max:
+        raise RequestError(
+            f"the request's tensors take {size} bytes, at most "
+            f"{payload_bytes_max} are allowed (payload_bytes_max)",
+            reason=Reason.TOO_LARGE,
+        )
+    head, served = exchange.head, exchange.served
+    assert served is not None
+    headers, value = encoder.encode(
+        NewRequest(
+            id=request_id,
+            tenant=exchange.tenant,
+            model=served.model,
+            version=served.version,
+            priority=exchange.priority,
+            deadline_us=deadline_us,
+            compatibility=parsed.key,
+            tensors=parsed.tensors,
+            client_id=parsed.client_id,
+            traceparent=head.traceparent.decode("latin-1"),
+            tracestate=head.tracestate.decode("latin-1"),
+        ),
+        log_us,
+    )
+    if head.x_request_id:
+        # The log's headers are UTF-8, HTTP's are not.
+        x_request_id = head.x_request_id.decode("latin-1").encode()
+        headers.append((X_REQUEST_ID, x_request_id))
+    return headers, value
 
 
 class BusySwitch:
@@ -88,36 +132,18 @@ class Outbox:
         Raises :class:`RequestError` when it is too large, :class:`BusError` when the
         record is refused here and now.
         """
-        size = sum([len(tensor.data) for tensor in parsed.tensors])
-        if size > self._payload_bytes_max:
-            raise RequestError(
-                f"the request's tensors take {size} bytes, at most "
-                f"{self._payload_bytes_max} are allowed (payload_bytes_max)",
-                reason=Reason.TOO_LARGE,
-            )
-        head, served = exchange.head, exchange.served
+        served = exchange.served
         assert served is not None
         now_us = self._clock.now_us()
-        headers, value = self._encoder.encode(
-            NewRequest(
-                id=exchange.request_id,
-                tenant=exchange.tenant,
-                model=served.model,
-                version=served.version,
-                priority=exchange.priority,
-                deadline_us=self._to_log_us(deadline_us),
-                compatibility=parsed.key,
-                tensors=parsed.tensors,
-                client_id=parsed.client_id,
-                traceparent=head.traceparent.decode("latin-1"),
-                tracestate=head.tracestate.decode("latin-1"),
-            ),
-            self._to_log_us(now_us),
+        headers, value = encoded(
+            exchange,
+            parsed,
+            self._encoder,
+            request_id=exchange.request_id,
+            deadline_us=self._to_log_us(deadline_us),
+            log_us=self._to_log_us(now_us),
+            payload_bytes_max=self._payload_bytes_max,
         )
-        if head.x_request_id:
-            # The log's headers are UTF-8, HTTP's are not.
-            x_request_id = head.x_request_id.decode("latin-1").encode()
-            headers.append((X_REQUEST_ID, x_request_id))
         is_busy = self._switch.count(now_us)
         producer = self._producers.busy if is_busy else self._producers.quiet
         exchange.outlet = producer

@@ -61,6 +61,17 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     in_flight_max: PositiveInt = 20_000
     """Requests between admission and answer; beyond, refused: `overloaded`."""
 
+    kept_known_max: PositiveInt = 100_000
+    """Kept answers whose place is known without a look into the log, about 300 bytes
+    each; beyond, the oldest are looked up again when they are asked for."""
+
+    kept_topics_max: PositiveInt = 1_000
+    """Topics of kept answers that are followed, two for a tenant at most; a request of
+    a further tenant is refused: `overloaded`."""
+
+    wait_s_max: PositiveInt = 60
+    """Longest that ``?wait=`` holds an answer back; asked for longer, it is so long."""
+
     drain_ms: PositiveInt = 15_000
     """After SIGTERM, how long answers are awaited before the process ends."""
 

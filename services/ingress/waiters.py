@@ -110,6 +110,10 @@ class Waiters(Generic[WaiterT]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def has(self, waiter: WaiterT) -> bool:
+        """Whether it waits."""
+        return self._waiting.get(waiter.request_id) is waiter
+
     def add(self, waiter: WaiterT) -> None:
         """Register before the request is produced: its reply may be faster."""
         assert waiter.request_id not in self._waiting

@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 
 from headrace.broker import KafkaConnection, KafkaProducer, KafkaReader, TopicPartition
@@ -17,3 +19,16 @@ def test_a_broker_that_is_away_does_not_flood_the_log(
     reader.close()
     lines = [one for one in caplog.records if one.args and one.args[0] == "FAIL"]
     assert len(lines) <= 1
+
+
+def test_that_a_producer_asks_again_for_its_number_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("headrace.broker.librdkafka")
+
+    log.warning("%s [%s] %s", "GETPID", "p-1", "Failed to acquire PID: retrying")
+    log.warning("%s [%s] %s", "GETPID", "p-1", "Not authorized")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "GETPID [p-1] Not authorized"
+    ]

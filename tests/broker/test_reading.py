@@ -183,6 +183,24 @@ def test_a_log_range_follows_appends_and_cuts(bench: Bench) -> None:
     assert reader.log_range(first, PATIENCE_S) == LogRange(3, 3)
 
 
+def test_offsets_since_an_instant_are_those_of_the_first_record_after_it(
+    bench: Bench,
+) -> None:
+    topic = make_topic(bench, partitions=2)
+    full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    write(bench, topic, b"a", b"b")
+    reader = bench.reader()
+    reader.assign({full: 0})
+    first, last = read(reader, 2)
+
+    def since(us: int) -> dict[TopicPartition, int]:
+        return reader.offsets_since([full, empty], us, PATIENCE_S)
+
+    assert since(0) == {full: 0, empty: 0}
+    assert since(first.timestamp_us)[full] == 0
+    assert since(last.timestamp_us + 1_000) == {full: 2, empty: 0}
+
+
 def test_the_log_range_of_no_topic_is_an_error(bench: Bench) -> None:
     with pytest.raises(BusError):
         bench.reader().log_range(TopicPartition(f"{bench.prefix}none", 0), 2.0)

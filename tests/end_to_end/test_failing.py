@@ -7,11 +7,13 @@ import time
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 
 from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually, outputs_of
 from tests.end_to_end.test_cases import at_once
+from tests.end_to_end.test_failures import current_pids
 
 pytestmark = pytest.mark.kafka
 
@@ -59,6 +61,41 @@ def ready(platform: Platform, model: str) -> set[bool]:
         httpx.get(f"{url}/v2/models/{model}/ready").status_code == 200
         for url in platform.document.http
     }
+
+
+def test_a_stopped_worker_turns_its_models_not_ready_and_back(
+    platform: Platform,
+) -> None:
+    """Case F1: live is not ready, and nobody waits beyond his time limit."""
+    worker = psutil.Process(current_pids(platform, "gpu_worker")[0])
+    row = infer_request({"X": np.ones((1, 4), np.float32)})
+    before = platform.runs_of("quick")
+    worker.suspend()
+    try:
+        began = time.monotonic()
+        answer = platform.post("quick/infer", row.body, **dict(row.headers), **LIMIT)
+        answered_s = time.monotonic() - began
+        eventually(lambda: ready(platform, "quick") == {False}, within_s=10)
+        silent_s = time.monotonic() - began
+        refused = platform.post("quick/infer", row.body, **dict(row.headers), **LIMIT)
+        lives = httpx.get(f"{platform.url}/v2/health/live").status_code
+    finally:
+        worker.resume()
+
+    assert (answer.status_code, answered_s < 1.0 + 0.25) == (504, True)
+    assert silent_s < 5
+    assert (refused.status_code, refused.headers["headrace-reason"]) == (
+        503,
+        "model_unavailable",
+    )
+    assert lives == 200
+    eventually(lambda: ready(platform, "quick") == {True}, within_s=10)
+    again = platform.post("quick/infer", row.body, **dict(row.headers))
+    assert again.status_code == 200
+    assert platform.runs_of("quick") - before == 1  # what had expired is not run
+
+
+LIMIT = {"headrace_timeout_ms": "1000"}
 
 
 def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -> None:

@@ -144,6 +144,7 @@ def test_rows_within_is_the_inverse_of_the_bound() -> None:
 def test_times_never_fall_with_more_rows_and_stay_finite(
     runs: list[tuple[int, int]],
 ) -> None:
+    """I15."""
     learned = times({1: 100, 2: 120, 6: 300}, rows_max=6)
     for rows, run_us in runs:
         learned.observe(rows, run_us)

@@ -1,6 +1,6 @@
 """What always holds, whatever comes in whatever order, with limits that bind.
 
-The numbers are those of the scheduling specification's invariants.
+The numbers are those of ``libs/headrace/scheduling/README.md``.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Scheduling(RuleBasedStateMachine):
         self.queued: set[str] = set()
         self.flying: set[str] = set()
         self.ended: set[str] = set()
+        self.last_ended: BatchEnded | None = None
         self.log: list[tuple[Event, int, list[SchedulerDecision]]] = []
 
     def tell(self, event: Event) -> list[SchedulerDecision]:
@@ -134,12 +135,23 @@ class Scheduling(RuleBasedStateMachine):
         self.now_us += run_us or 0
         self.tell(BatchEnded(batch.batch, slot, run_us))
         self.level(slot)
+        self.last_ended = BatchEnded(batch.batch, slot, run_us)
         if run_us is not None:
             first = batch.requests[0]
             self.ran_us[first.model, first.shape] = self.now_us
         for request in batch.requests:
             self.flying.discard(request.key)
             self.ended.add(request.key)
+
+    @precondition(lambda self: self.last_ended is not None)
+    @rule(slot=st.integers(0, SLOTS - 1))
+    def hear_again(self, slot: int) -> None:
+        """I17: nor do an end and a level that are told twice."""
+        assert self.last_ended is not None
+        before = self.desk.former.load(self.now_us)
+        self.tell(self.last_ended)
+        self.level(slot)
+        assert self.desk.former.load(self.now_us) == before
 
     @rule(slot=st.integers(0, SLOTS - 1))
     def lose_or_find(self, slot: int) -> None:
@@ -161,6 +173,9 @@ class Scheduling(RuleBasedStateMachine):
                     self.check_dispatch(decision, before)
                 case Refuse():
                     self.check_refusal(decision)
+        for decision in decisions:
+            if isinstance(decision, Dispatch):
+                self.check_order(decision)
         for slot in range(SLOTS):
             self.level(slot)
         # I8: whatever could leave has left.
@@ -196,6 +211,18 @@ class Scheduling(RuleBasedStateMachine):
         self.queued -= set(keys)
         self.flying |= set(keys)
 
+    def check_order(self, dispatch: Dispatch) -> None:
+        """I7: by deadline within a tenant, key and priority; who stays behind was not
+        passed, but for members that ride along in what was left of a batch."""
+        urgent = min(request.priority for request in dispatch.requests)
+        for request in dispatch.requests:
+            if request.priority != urgent:
+                continue
+            for key in self.queued:
+                other = self.admitted[key]
+                if _queue(other) == _queue(request):
+                    assert _turn(request) < _turn(other)
+
     def check_refusal(self, refusal: Refuse) -> None:
         request = refusal.request
         assert request.key in self.queued
@@ -223,7 +250,11 @@ class Scheduling(RuleBasedStateMachine):
         assert sum(len(state) for state in states) == len(self.admitted)
 
     def check_queues(self) -> None:
-        """I22: no tenant has more online requests in a queue than its limit."""
+        """I5, I22: nobody waits whose time is over, and no tenant has more online
+        requests in a queue than its limit."""
+        for key in self.queued:
+            deadline_us = self.admitted[key].deadline_us
+            assert deadline_us is None or deadline_us > self.now_us
         waiting = Counter(
             (request.model, request.shape, request.group, request.tenant)
             for request in map(self.admitted.__getitem__, self.queued)
@@ -249,6 +280,17 @@ class Scheduling(RuleBasedStateMachine):
         again = Desk(*self.versions, slots=SLOTS, settings=SETTINGS).former
         for event, now_us, decisions in self.log:
             assert again.handle(event, now_us) == decisions
+
+
+def _queue(request: Request) -> tuple[str, str, str, str, Priority]:
+    key = request.model, request.shape, request.group
+    return *key, request.tenant, request.priority
+
+
+def _turn(request: Request) -> tuple[int, str]:
+    """Keys count arrivals."""
+    deadline_us = request.deadline_us
+    return 1 << 62 if deadline_us is None else deadline_us, request.key
 
 
 TestScheduling = Scheduling.TestCase

@@ -6,6 +6,7 @@ Whoever changes a line that is named here changes the bug with it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ CORE = Path("libs/headrace/scheduling")
 
 class Bug(NamedTuple):
     name: str
+    noticed_by: str
     module: str
     right: str
     wrong: str
@@ -28,30 +30,35 @@ class Bug(NamedTuple):
 BUGS = [
     Bug(
         "a head that hinders nobody is given up",
+        "test_gate.py",
         "selection.py",
         "if fitting < terms.gate * min(rows, terms.target_rows):",
         "if fitting < rows:",
     ),
     Bug(
         "no head is ever given up",
+        "test_gate.py",
         "selection.py",
         "if fitting < terms.gate * min(rows, terms.target_rows):",
         "if fitting < 0:",
     ),
     Bug(
         "batches pass the rows that fit the first deadline",
+        "test_gate.py",
         "selection.py",
         "    rows = min(rows, fitting)\n",
         "",
     ),
     Bug(
         "bytes do not close a batch",
+        "test_batching.py",
         "selection.py",
         "if request.rows > room or (taken and request.size_bytes > space):",
         "if request.rows > room:",
     ),
     Bug(
         "shares between tenants are ignored",
+        "test_batching.py",
         "selection.py",
         "    while turns:\n        clock, tenant, place = heappop(turns)",
         "    return list(entries)\n    while turns:\n"
@@ -59,18 +66,21 @@ BUGS = [
     ),
     Bug(
         "the head of a tenant below his share is given up",
+        "test_gate.py",
         "selection.py",
         "            if fitting >= terms.gate_light * size:\n",
         "            if False:\n",
     ),
     Bug(
         "late arrivals with early deadlines wait at the end",
+        "test_batching.py",
         "queue.py",
         "        elif entry < own[-1]:\n            insort(own, entry)\n",
         "",
     ),
     Bug(
         "the head is not found anew",
+        "test_history.py",
         "queue.py",
         "        self._count -= len(entries)\n"
         "        self.rows -= sum(entry.request.rows for entry in entries)\n"
@@ -80,93 +90,195 @@ BUGS = [
     ),
     Bug(
         "a repeated arrival counts twice",
+        "test_batching.py",
         "backlog.py",
         "        if request.key in self._waiting:\n            return None\n",
         "",
     ),
     Bug(
         "nobody looks at deadlines while no worker is free",
+        "test_batching.py",
         "backlog.py",
         "heappush(self._misses, (at_us, head.seq, priority, line.queue.key))",
         "pass",
     ),
     Bug(
         "what waits for a version that is gone is forgotten",
+        "test_batching.py",
         "backlog.py",
         "                ended += self._end(line)\n",
         "",
     ),
     Bug(
         "the queue's limit is off by one",
+        "test_batching.py",
         "backlog.py",
         "count >= self._settings.queue_requests_max",
         "count > self._settings.queue_requests_max",
     ),
     Bug(
         "a group does not keep to itself",
+        "test_batching.py",
         "backlog.py",
         "        if request.group:\n",
         "        if False:\n",
     ),
     Bug(
         "a batch goes to any worker",
+        "test_batching.py",
         "former.py",
         "            if slot.number in has:\n",
         "            if True:\n",
     ),
     Bug(
         "lower priorities ride along whatever it costs",
+        "test_batching.py",
         "former.py",
         "                    and late_us + times.bound(more) <= soonest_us\n",
         "",
     ),
     Bug(
         "a withdrawn request is sent",
+        "test_batching.py",
         "former.py",
         "                self._backlog.withdraw(key)\n",
         "",
     ),
     Bug(
         "less urgent priorities go first",
+        "test_batching.py",
         "backlog.py",
         "        return owed + plain\n",
         "        return owed + plain[::-1]\n",
     ),
     Bug(
         "no share is ever owed",
+        "test_shares.py",
         "shares.py",
         "return self._shares[priority] > 0 and self._owed_us[priority] >= run_us",
         "return False",
     ),
     Bug(
         "the credit ahead is used at once",
+        "test_batching.py",
         "slots.py",
         "        opens_at_us = slot.running_until_us() - ahead_us\n",
         "        opens_at_us = 0\n",
     ),
     Bug(
         "a slot without a credit may be sent to",
+        "test_batching.py",
         "slots.py",
         "        if slot.credits_free <= 0:\n            return\n",
         "",
     ),
     Bug(
         "a busy worker comes before an idle one",
+        "test_batching.py",
         "slots.py",
         "for _, number in self._idle:",
         "for _, number in self._ahead + self._idle:",
     ),
     Bug(
         "times may fall with more rows",
+        "test_estimate.py",
         "estimate.py",
         "expected.append(max(base[rows] * mean, expected[-1]))",
         "expected.append(base[rows] * mean)",
     ),
     Bug(
         "an outlier is believed",
+        "test_estimate.py",
         "estimate.py",
         "        high = ratios[min(int(self._quantile * count), count - 1)]\n",
         "        high = ratios[-1]\n",
+    ),
+    Bug(
+        "nobody is woken for a head that becomes hopeless",
+        "test_history.py",
+        "former.py",
+        "        soonest_us = self._backlog.next_miss_us()\n",
+        "        soonest_us: int | None = None\n",
+    ),
+    Bug(
+        "a head that gained time is not looked at again",
+        "test_history.py",
+        "backlog.py",
+        "                self._watch(line, priority)\n\n    def next_miss_us",
+        "                pass\n\n    def next_miss_us",
+    ),
+    Bug(
+        "those who can wait go before those who cannot",
+        "test_gate.py",
+        "selection.py",
+        "        *_by_share(pool[:split], tenants, cost),\n"
+        "        *_by_share(pool[split:], tenants, cost),\n",
+        "        *_by_share(pool[split:], tenants, cost),\n"
+        "        *_by_share(pool[:split], tenants, cost),\n",
+    ),
+    Bug(
+        "a queue without a worker holds all others up",
+        "test_history.py",
+        "former.py",
+        "                if slot is None:\n                    continue\n",
+        "                if slot is None:\n                    return None\n",
+    ),
+    Bug(
+        "a batch waits until its last moment",
+        "test_history.py",
+        "waiting.py",
+        "    return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE",
+        "    return invalid_us, ReleaseReason.DEADLINE",
+    ),
+    Bug(
+        "a bulk run may take all the time that is spare",
+        "test_history.py",
+        "online.py",
+        "min(self._settings.bulk_chunk * spare_us, slack_us)",
+        "slack_us",
+    ),
+    Bug(
+        "weights of tenants are ignored",
+        "test_shares.py",
+        "fairness.py",
+        "        weighted = device_us / self._weights.get(tenant, 1.0)\n",
+        "        weighted = device_us\n",
+    ),
+    Bug(
+        "idling earns a tenant device time",
+        "test_shares.py",
+        "fairness.py",
+        "            self._clock[tenant] = max(self._clock.get(tenant, 0.0), floor)\n",
+        "            self._clock.setdefault(tenant, floor)\n",
+    ),
+    Bug(
+        "a tenant may be behind for ever",
+        "test_shares.py",
+        "fairness.py",
+        "        return max(self._clock.get(tenant, 0.0), "
+        "self._furthest - self._burst_us)\n",
+        "        return self._clock.get(tenant, 0.0)\n",
+    ),
+    Bug(
+        "an end that is told twice is learned from twice",
+        "test_invariants.py",
+        "former.py",
+        "self._running.pop(event.batch, (None, 0))",
+        "self._running.get(event.batch, (None, 0))",
+    ),
+    Bug(
+        "every refusal says that the time was over",
+        "test_replay.py",
+        "former.py",
+        "        if entry.deadline_us <= now_us:\n            return",
+        "        if entry.deadline_us:\n            return",
+    ),
+    Bug(
+        "what is owed is forgotten with the first batch of the priority",
+        "test_shares.py",
+        "shares.py",
+        "max(self._owed_us[priority] - run_us, -run_us)",
+        "0.0",
     ),
 ]
 
@@ -186,7 +298,8 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     found = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
-            *("tests/scheduling", "--ignore", __file__, "--timeout", "60"),
+            *(f"tests/scheduling/{bug.noticed_by}", "--timeout", "60"),
+            "--hypothesis-profile=verdict",
         ],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(tmp_path / "libs")},
@@ -197,3 +310,22 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
 
     assert found.returncode == 1, found.stdout[-2000:]
     assert " failed" in found.stdout
+
+
+def test_the_list_of_what_holds_names_tests_that_say_so() -> None:
+    """Each number of the core's README stands in the tests that it names."""
+    rows = [
+        line.split("|")
+        for line in (ROOT / CORE / "README.md").read_text().splitlines()
+        if line.startswith("| I")
+    ]
+    for _, number, _, places, *_ in rows:
+        named = re.findall(r"`(tests/[^`]+)`", places)
+        own = [path for path in named if path.startswith(("tests/sch", "tests/sim"))]
+        for path in named:
+            assert (ROOT / path).exists(), path
+        for path in own:
+            assert f"{number.strip()}" in re.findall(
+                r"\bI\d+\b", (ROOT / path).read_text()
+            ), f"{path} does not name{number}"
+    assert [row[1].strip() for row in rows] == [f"I{n}" for n in range(1, 26)]

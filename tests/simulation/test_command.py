@@ -101,7 +101,7 @@ def test_mlperf_scenarios_print_their_rates(simulate: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--workers", "0"), "pool.workers: Input should be greater than 0"),
+        (("--workers", "0"), "--workers. Must be >= 1"),
         (("--arrivals", "gamma:x"), "say gamma:4 for bursts"),
         (("--sweep", "1,x"), "say multiples of the load"),
         (("--report", "x.pdf"), "name a .html or a .png file"),

@@ -20,9 +20,9 @@ class AuditLimits(BaseModel, frozen=True, extra="forbid"):
     """Requests without evidence, at any one time. Reached: the range ends there, the
     report says so, and it is a finding of its own that nothing settles."""
 
-    remember_us: PositiveInt = 600_000_000
+    remember_us: PositiveInt = 660_000_000
     """How long a settled id is remembered for a second answer: longer than any
-    request may be in flight."""
+    request may be in flight, and than an idempotency key is remembered."""
 
     remembered_max: PositiveInt = 200_000
     """Beyond, the oldest is forgotten early and counted."""

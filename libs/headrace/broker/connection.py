@@ -11,6 +11,7 @@ from headrace.errors import BusError, BusTimeout
 
 __all__ = [
     "FRAMING_BYTES",
+    "LIBRARY_LOG",
     "KafkaConnection",
     "bus_error",
     "error_of",
@@ -36,7 +37,8 @@ _OUTCOME_UNKNOWN: Final = frozenset(
 
 class _Sparse(logging.Filter):
     """Passes one line of a kind every ten seconds: while a broker is away, each client
-    says so twenty times a second."""
+    says so twenty times a second. That a new producer asks again for its number, while
+    the coordinator starts, is nobody's business."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,14 +47,16 @@ class _Sparse(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         # The library's lines are (kind, client, text).
         kind = str(record.args[0] if isinstance(record.args, tuple) else record.msg)
+        if kind == "GETPID" and "retrying" in record.getMessage():
+            return False
         if record.created - self._passed_s.get(kind, 0.0) < _REPEAT_S:
             return False
         self._passed_s[kind] = record.created
         return True
 
 
-_LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
-_LIBRARY_LOG.addFilter(_Sparse())
+LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
+LIBRARY_LOG.addFilter(_Sparse())
 
 
 class KafkaConnection(NamedTuple):
@@ -78,7 +82,7 @@ class KafkaConnection(NamedTuple):
             "retry.backoff.max.ms": 200,
             "topic.metadata.refresh.interval.ms": 60_000,
             "error_cb": ignore_brokers_away,
-            "logger": _LIBRARY_LOG,
+            "logger": LIBRARY_LOG,
         }
 
 
@@ -90,7 +94,7 @@ def ignore_brokers_away(error: KafkaError) -> None:
         "_TRANSPORT",
         "_RESOLVE",
     }:
-        _LIBRARY_LOG.warning("%s: %s", error.name(), error.str())
+        LIBRARY_LOG.warning("%s: %s", error.name(), error.str())
 
 
 def error_of(exception: KafkaException) -> KafkaError:

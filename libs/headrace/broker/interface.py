@@ -125,12 +125,27 @@ class Reader(Protocol):
         a position outside the log."""
         ...
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where it reads on, of every assigned partition that is not paused."""
+        ...
+
+    def restart(self) -> None:
+        """Read on from the same positions with a new client."""
+        ...
+
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange: ...
 
     def log_ranges(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, LogRange]:
         """Those of many partitions, at the price of one."""
+        ...
+
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each that was appended at ``since_us`` or later; its end
+        where none was."""
         ...
 
     def close(self) -> None: ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
@@ -20,6 +21,10 @@ from headrace.errors import BusError, OffsetOutOfRange
 from headrace.wire.headers import UNREADABLE_HEADERS
 
 __all__ = ["KafkaReader", "ReaderSettings", "at", "reader_config", "record_of"]
+
+_LOOK_AGAIN_S: Final = 0.1
+_NO_LEADER: Final = frozenset({"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION"})
+"""What a partition answers while it is made, or moves."""
 
 
 class ReaderSettings(NamedTuple):
@@ -48,8 +53,11 @@ class KafkaReader:
         connection: KafkaConnection,
         settings: ReaderSettings = ReaderSettings(),  # noqa: B008 - immutable
     ) -> None:
-        self._client = confluent_kafka.Consumer(reader_config(connection, settings))
-        self._assigned: set[TopicPartition] = set()
+        self._config = reader_config(connection, settings)
+        self._client = confluent_kafka.Consumer(self._config)
+        self._assigned: dict[TopicPartition, int] = {}
+        """By partition where its reading began."""
+        self._paused: set[TopicPartition] = set()
         self._pending: list[BusError] = []
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -65,19 +73,23 @@ class KafkaReader:
         self._assigned.update(positions)
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         if known:
             self._client.incremental_unassign([at(one) for one in known])
-            self._assigned -= known
+            for one in known:
+                del self._assigned[one]
+            self._paused -= known
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         self._client.pause([at(one) for one in known])
+        self._paused |= known
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        known = self._assigned.intersection(partitions)
+        known = self._assigned.keys() & set(partitions)
         if known:
             self._client.resume([at(one) for one in known])
+            self._paused -= known
 
     def read(self, records_max: int, timeout_s: float) -> list[Record]:
         """As :meth:`headrace.broker.Reader.read`."""
@@ -101,19 +113,70 @@ class KafkaReader:
             raise self._pending.pop(0)
         return records
 
+    def positions(self) -> dict[TopicPartition, int]:
+        return {
+            one: position
+            for one, position in self._positions().items()
+            if one not in self._paused
+        }
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        if not self._assigned:
+            return {}
+        found = dict(self._assigned)
+        for one in self._client.position([at(each) for each in self._assigned]):
+            if one.offset >= 0:  # else nothing was read since the assignment
+                found[TopicPartition(one.topic, one.partition)] = one.offset
+        return found
+
+    def restart(self) -> None:
+        """As :meth:`headrace.broker.Reader.restart`."""
+        positions, paused = self._positions(), list(self._paused)
+        self._client.close()
+        self._client = confluent_kafka.Consumer(self._config)
+        self._assigned.clear()
+        self._paused.clear()
+        self.assign(positions)
+        self.pause(paused)
+
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
         return self.log_ranges([partition], timeout_s)[partition]
 
     def log_ranges(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, LogRange]:
-        """As :meth:`headrace.broker.Reader.log_ranges`."""
-        starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
-        ends = self._offsets(partitions, OFFSET_END, timeout_s)
+        """As :meth:`headrace.broker.Reader.log_ranges`. Partitions that have no leader
+        yet are asked again within the time-out."""
+        deadline = time.monotonic() + timeout_s
+        starts = self._settled(partitions, OFFSET_BEGINNING, deadline)
+        ends = self._settled(partitions, OFFSET_END, deadline)
         return {one: LogRange(starts[one], ends[one]) for one in partitions}
+
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """As :meth:`headrace.broker.Reader.offsets_since`."""
+        # The ends first: what is appended between the two questions is not passed by.
+        ends = self._offsets(partitions, OFFSET_END, timeout_s)
+        found = self._offsets(partitions, max(since_us, 0) // 1000, timeout_s)
+        return {
+            one: offset if offset >= 0 else ends[one] for one, offset in found.items()
+        }
 
     def close(self) -> None:
         self._client.close()
+
+    def _settled(
+        self, partitions: Sequence[TopicPartition], which: int, deadline: float
+    ) -> dict[TopicPartition, int]:
+        while True:
+            left_s = max(deadline - time.monotonic(), _LOOK_AGAIN_S)
+            try:
+                return self._offsets(partitions, which, left_s)
+            except BusError as error:
+                if error.code not in _NO_LEADER or left_s <= _LOOK_AGAIN_S:
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
 
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: int, timeout_s: float

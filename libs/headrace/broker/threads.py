@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from headrace.broker.connection import LIBRARY_LOG
 from headrace.broker.interface import Producer, Reader, Record, TopicPartition
-from headrace.errors import BusError, OffsetOutOfRange
+from headrace.broker.stuck import StuckWatch, Verdict
+from headrace.errors import BusError, HeadraceError, OffsetOutOfRange
 
-__all__ = ["LoopHandover", "ProducerThread", "ReaderThread", "TableReader"]
+__all__ = [
+    "LoopHandover",
+    "ProducerThread",
+    "ReaderStuck",
+    "ReaderThread",
+    "TableReader",
+]
 
 T = TypeVar("T")
 
@@ -24,6 +33,11 @@ _READ_WAIT_S: Final = 0.02
 """How long a command waits for a read that found nothing."""
 
 _POLL_WAIT_S: Final = 0.1
+
+LOOK_S: Final = 2.0
+"""A reader that got nothing for so long asks the log whether there is anything."""
+
+LOOK_TIMEOUT_S: Final = 1.0
 
 _REST_S: Final = 0.05
 """After an error, so that one that comes at once does not fill a core."""
@@ -52,8 +66,15 @@ class LoopHandover(Generic[T]):
         self._handle(batch)
 
 
+class ReaderStuck(HeadraceError):
+    """Records lie in the log, and neither this client nor a new one delivers them."""
+
+
 class ReaderThread:
     """A thread that owns ``reader`` and calls ``take`` with each batch it reads.
+
+    When records lie in the log and none come, it makes the reader's client anew, and
+    ends with :class:`ReaderStuck` when that did not help.
 
     ``take`` and ``fail`` run on that thread. After ``fail`` it reads on: a position
     outside the log stays silent until ``do`` assigns another. An exception of either
@@ -68,7 +89,12 @@ class ReaderThread:
         fail: Callable[[BusError], None],
         *,
         records_max: int = 1000,
+        look_s: float = LOOK_S,
     ) -> None:
+        self._name = name
+        self._look_s = look_s
+        self._watch = StuckWatch()
+        self._look_at_s = 0.0
         self._reader = reader
         self._take = take
         self._fail = fail
@@ -103,7 +129,30 @@ class ReaderThread:
                 self._stopped.wait(_REST_S)
                 continue
             if records:
+                self._watch.delivered()
+                self._look_at_s = time.monotonic() + self._look_s
                 self._take(records)
+            elif time.monotonic() >= self._look_at_s:
+                self._look()
+
+    def _look(self) -> None:
+        """Nothing came for a while: ask the log whether there is anything."""
+        positions = self._reader.positions()
+        ranges = None
+        if positions:
+            try:
+                ranges = self._reader.log_ranges([*positions], LOOK_TIMEOUT_S)
+            except BusError:
+                ranges = None
+        self._look_at_s = time.monotonic() + self._look_s
+        match self._watch.look(positions, ranges):
+            case Verdict.FINE:
+                pass
+            case Verdict.RESTART:
+                LIBRARY_LOG.warning("%s: %s", self._name, "stuck; made anew")
+                self._reader.restart()
+            case Verdict.GIVE_UP:
+                raise ReaderStuck(f"reader {self._name} gets nothing from the log")
 
     def _obey(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
+from headrace.delivery.budget import RetryBudget
 from headrace.delivery.ledger import Entry, EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.verdicts import Verdicts
@@ -90,6 +91,7 @@ class Attempts:
         self._served: dict[tuple[str, str], ServedVersion] | None = None
         self._backing_off: list[tuple[int, int, Entry]] = []
         self._backoffs = 0
+        self._budget = RetryBudget(limits)
         self.decided: list[SchedulerDecision] = []
 
     def tell(self, event: SchedulerEvent, now_us: int) -> None:
@@ -159,6 +161,7 @@ class Attempts:
         """The scheduler dispatched it."""
         if entry.first_flight_us is None:
             entry.first_flight_us = now_us
+            self._budget.earn(entry.request.model, entry.request.version)
         entry.state = EntryState.FLYING
         entry.batch = batch
         entry.is_alone = is_alone
@@ -287,6 +290,13 @@ class Attempts:
             text = f"{request.attempt} attempts failed, the last one because {why}"
             self._verdicts.fail(entry, reason, text)
             return
+        is_afforded = toll is Toll.NOTHING or self._budget.spend(
+            request.model, request.version
+        )
+        if not is_afforded and not bulk:
+            text = f"too many requests of the model are tried again already ({why})"
+            self._verdicts.fail(entry, Reason.ATTEMPTS_EXHAUSTED, text)
+            return
         entry.request = msgspec.structs.replace(
             request,
             attempt=attempt,
@@ -295,7 +305,7 @@ class Attempts:
         )
         self.put_back(entry)
         if bulk and toll is not Toll.NOTHING:
-            self._back_off(entry, now_us)
+            self._back_off(entry, now_us, is_longest=not is_afforded)
         else:
             self.enqueue(entry, now_us)
 
@@ -344,9 +354,11 @@ class Attempts:
         wakeup_us = self._scheduler.wakeup_at_us()
         return self._is_open and wakeup_us is not None and wakeup_us <= now_us
 
-    def _back_off(self, entry: Entry, now_us: int) -> None:
+    def _back_off(self, entry: Entry, now_us: int, *, is_longest: bool) -> None:
         retries = entry.request.attempt - 1
         wait_us = min(self._limits.backoff_us << retries, self._limits.backoff_max_us)
+        if is_longest:
+            wait_us = self._limits.backoff_max_us
         self._backoffs += 1
         heappush(self._backing_off, (now_us + wait_us, self._backoffs, entry))
 

@@ -64,6 +64,13 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     """Workers lost with a request on board, by one owner; then it ends with the reason
     ``crash`` and a dead letter, whatever attempts it has left."""
 
+    retry_percent: NonNegativeInt = 10
+    retry_burst: PositiveInt = 4_096
+    """The retry budget of a model version: so many attempts beyond the first for a
+    hundred first ones, and so many saved up at most. Where it is spent, an online
+    request ends with ``attempts_exhausted`` at its first failure, and bulk waits
+    ``backoff_max``. The halves of a batch that failed cost nothing."""
+
     backoff_us: PositiveInt = 250_000
     backoff_max_us: PositiveInt = 10_000_000
     """Bulk waits ``backoff`` times 2, 4, 8 … before its next attempt."""

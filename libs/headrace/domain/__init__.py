@@ -43,7 +43,7 @@ from headrace.domain.outcome import (
     RequestRejected,
     Terminal,
 )
-from headrace.domain.reason import HTTP_STATUS, RETRY_AFTER, Reason
+from headrace.domain.reason import HTTP_STATUS, RETRY_AFTER, Reason, is_final
 from headrace.domain.request import Priority, ReplyAddress, Request, Source
 from headrace.domain.tensor import VARIABLE, Datatype, Signature, Tensor, TensorSpec
 
@@ -102,4 +102,5 @@ __all__ = [
     "Ticked",
     "VersionChanged",
     "Withdrawn",
+    "is_final",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["HTTP_STATUS", "RETRY_AFTER", "Reason"]
+__all__ = ["HTTP_STATUS", "RETRY_AFTER", "Reason", "is_final"]
 
 
 class Reason(StrEnum):
@@ -71,3 +71,11 @@ HTTP_STATUS: dict[Reason, int] = {
 
 RETRY_AFTER: frozenset[int] = frozenset({429, 503})
 """Statuses whose answer carries ``retry-after``."""
+
+_WORTH_A_RETRY = frozenset({429, 503, 504})
+
+
+def is_final(reason: Reason | None) -> bool:
+    """Whether asking the same again is no use: a success (None), or an error that is
+    the request's own. Any other ends those who wait, and no more."""
+    return reason is None or HTTP_STATUS[reason] not in _WORTH_A_RETRY

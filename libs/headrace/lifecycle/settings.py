@@ -76,6 +76,10 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
     history_bytes: PositiveInt | None = None
     """The same in bytes per partition, whichever is reached first; None: no limit."""
 
+    key_memory_s: PositiveInt = 600
+    """How long an idempotency key is remembered after its request has ended; later,
+    the same key runs anew."""
+
     payload_bytes_max: PositiveInt = _MIB
     """Largest request and largest reply; a larger one is refused: `too_large`."""
 

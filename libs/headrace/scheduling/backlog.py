@@ -208,10 +208,18 @@ class Backlog:
     def missing(self, now_us: int) -> Iterator[tuple[Line, int]]:
         """Lines and priorities whose head may have become hopeless by now."""
         while self._misses and self._misses[0][0] < now_us:
-            _, _, priority, key = heappop(self._misses)
+            _, seq, priority, key = heappop(self._misses)
             line = self._lines.get(key)
-            if line is not None and line.queue.bands[priority]:
-                yield line, priority
+            if line is None or not (band := line.queue.bands[priority]):
+                continue
+            yield line, priority
+            # Runs turned out to be shorter than when its last moment was noted.
+            if (
+                band
+                and band.head.seq == seq
+                and self._miss_us(line, band.head) >= now_us
+            ):
+                self._watch(line, priority)
 
     def next_miss_us(self) -> int | None:
         """When a head becomes hopeless; heads that are gone are forgotten."""
@@ -317,12 +325,12 @@ class Backlog:
         # Whose own losses he could end by asking for less gives way to the others.
         aside = (
             tenants.contended
-            and line.demand.pressure > 0
+            and line.demand.pressure() > 0
             and all(tenants.is_heavy(tenant) for tenant in band.tenants())
         )
         rows = min(len(band), line.times.rows_max)
         # Where requests are lost, long queues come first: their rows are cheaper.
-        weight = 1 + line.demand.pressure
+        weight = 1 + line.demand.pressure()
         leave_by_us = head.deadline_us - int(weight * line.times.bound(rows))
         return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
 
@@ -376,8 +384,11 @@ class Backlog:
         """Note when the head of a band can no longer make it even on an idle slot."""
         head = line.head(priority)
         if head.deadline_us != NEVER_US:
-            at_us = self.last_start_us(line, head) - self.control_us
+            at_us = self._miss_us(line, head)
             heappush(self._misses, (at_us, head.seq, priority, line.queue.key))
+
+    def _miss_us(self, line: Line, entry: Entry) -> int:
+        return self.last_start_us(line, entry) - self.control_us
 
 
 def _added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:

@@ -16,11 +16,14 @@ FAST_US = 500_000
 SLOW_US = 10_000_000
 BUDGETS = 64
 LOW_QUANTILE = 0.1
-SETTLED_MEMORY = 256
-"""Requests over which losses are averaged."""
+SETTLED_MEMORY = 16
+"""Batches over which losses are averaged."""
 LOSS_MIN, LOSS_FULL = 0.04, 0.12
 """Lost part of the requests at which pressure begins and is full. Below, a loss is a
 burst's; deferring for it would lose more."""
+LOSS_MIN_SOLE, LOSS_FULL_SOLE = 0.015, 0.03
+"""The same of a queue that shares its workers with no other one: nobody needs the time
+in which its batches fill."""
 BATCH_MEMORY = 0.1
 
 
@@ -58,17 +61,18 @@ class Demand:
         self.batch_rows += (rows - self.batch_rows) * BATCH_MEMORY
 
     def settled(self, served: int, lost: int) -> None:
-        """So many online requests were sent to a worker, so many given up."""
-        count = served + lost
-        if count:
-            weight = min(count / SETTLED_MEMORY, 1.0)
-            self._lost_part += (lost / count - self._lost_part) * weight
+        """So many rows of online requests were sent to a worker, so many given up."""
+        rows = served + lost
+        if rows:
+            weight = min(rows / (SETTLED_MEMORY * self.batch_rows), 1.0)
+            self._lost_part += (lost / rows - self._lost_part) * weight
 
-    @property
-    def pressure(self) -> float:
+    def pressure(self, *, is_sole: bool = False) -> float:
         """How far the queue is from serving what it is asked for, from 0 to 1."""
-        over = (self._lost_part - LOSS_MIN) / (LOSS_FULL - LOSS_MIN)
-        return min(max(over, 0.0), 1.0)
+        least, full = LOSS_MIN, LOSS_FULL
+        if is_sole:
+            least, full = LOSS_MIN_SOLE, LOSS_FULL_SOLE
+        return min(max((self._lost_part - least) / (full - least), 0.0), 1.0)
 
     def rows_per_us(self, now_us: int) -> float:
         if now_us - self._since_us >= WINDOW_US:

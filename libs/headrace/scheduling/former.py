@@ -29,9 +29,9 @@ from headrace.domain import (
     Withdrawn,
 )
 from headrace.scheduling.backlog import Backlog, Line
-from headrace.scheduling.bulk import LIMIT_KEPT_US, BulkLimit
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
 from headrace.scheduling.selection import Selection, Terms, Times, select
 from headrace.scheduling.settings import SchedulingSettings
@@ -41,10 +41,8 @@ from headrace.scheduling.waiting import send_at
 
 __all__ = ["BatchFormer"]
 
-
 COMPANION_CHARGE = 0.25
 """Part of its cost that a request pays when it rides in a more urgent batch."""
-
 
 FREE_TOLD_MAX = 16
 """Slots whose end of work is published; of more, as many evenly spaced ones."""
@@ -70,10 +68,12 @@ class BatchFormer:
     ) -> None:
         self._settings = settings
         self._batch_ids = batch_ids
-        self._tenants = TenantClocks({}, burst_us=settings.burst_us)
+        self._tenants = TenantClocks(
+            settings.tenant_weights, burst_us=settings.burst_us
+        )
         self._backlog = Backlog(settings, self._tenants)
         self._shares = Shares(settings.shares)
-        self._bulk = BulkLimit(settings, self._backlog)
+        self._online = OnlineTraffic(settings, self._backlog)
         self._slots = Slots()
         self._ahead_us = 2 * settings.control_hop_us
         self._running: dict[str, tuple[QueueKey, int]] = {}
@@ -229,14 +229,16 @@ class BatchFormer:
         hops_us = self._backlog.control_us + self._backlog.response_us
         slots = max(len(line.slots()), 1)
         gate = self._settings.gate
+        pressure = demand.pressure(is_sole=self._online.is_of_one_line(now_us))
         return Terms(
             start_us=start_us,
             response_us=self._backlog.response_us,
             target_rows=demand.target_rows(line.times, hops_us, slots, now_us),
             rows_max=rows_max,
             bytes_max=self._settings.batch_bytes_max,
-            gate=gate + (1 - gate) * demand.pressure,
+            gate=gate + (1 - gate) * pressure,
             gate_light=gate,
+            pressure=pressure,
         )
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
@@ -255,7 +257,7 @@ class BatchFormer:
         """Rows of a bulk batch that keeps an online one waiting no longer than the
         chunk; 0: not now. A single request is whole: it goes when it is owed, or when
         it has waited so long that its run is no more than the share of that time."""
-        limit_us = self._bulk.limit_us(now_us)
+        limit_us = self._online.bulk_limit_us(now_us)
         if limit_us is None:
             return line.served.max_batch
         rows = line.times.rows_within(limit_us)
@@ -291,7 +293,8 @@ class BatchFormer:
         self._backlog.remove(line, members)
         if chosen.deadline_us != NEVER_US:
             line.demand.sent(chosen.rows)
-            line.demand.settled(len(chosen.members), len(chosen.victims))
+            lost = sum(entry.request.rows for entry in chosen.victims)
+            line.demand.settled(chosen.rows, lost)
         if chosen.victims:
             self._backlog.remove(line, chosen.victims)
             retry_us = line.drain_us()
@@ -330,7 +333,7 @@ class BatchFormer:
         line, chosen = choice.line, choice.chosen
         times = choice.times
         rows, rows_max = chosen.rows, line.rows_max(choice.slot.number)
-        limit_us = self._bulk.limit_us(now_us)
+        limit_us = self._online.bulk_limit_us(now_us)
         if limit_us is not None:
             rows_max = min(rows_max, times.rows_within(limit_us + times.bound(rows)))
         space = self._settings.batch_bytes_max - sum(
@@ -398,7 +401,7 @@ class BatchFormer:
                 self._backlog.watch_expiry(line, priority)
                 return
             self._backlog.remove(line, [head])
-            line.demand.settled(0, 1)
+            line.demand.settled(0, head.request.rows)
             decisions.append(self._missed(line, head, start_us, now_us))
 
     def _missed(self, line: Line, entry: Entry, start_us: int, now_us: int) -> Refuse:

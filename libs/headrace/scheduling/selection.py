@@ -36,6 +36,8 @@ class Terms(NamedTuple):
     gate: float
     gate_light: float
     """The same for the heads of tenants who take less than their share."""
+    pressure: float = 0.0
+    """How far the queue is from serving what it is asked for, from 0 to 1."""
 
 
 class Selection(NamedTuple):

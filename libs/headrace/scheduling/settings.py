@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = ["SchedulingSettings"]
 
@@ -34,6 +36,10 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     shares: tuple[float, float, float, float] = (0.0, 0.10, 0.10, 0.05)
     """Part of the busy time that each priority gets when it has work, whatever the
     more urgent ones want; realtime needs none."""
+
+    tenant_weights: Mapping[str, PositiveFloat] = {}
+    """Shares of the device time between tenants who want more than there is; whoever
+    is not named has 1."""
 
     burst_us: PositiveInt = 500_000
     """Device time by which a tenant may be behind the most served one and catch up;

@@ -40,7 +40,7 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
     if chosen.deadline_us == NEVER_US:
         return now_us, eager  # it has no last moment to wait for
-    pressure = line.demand.pressure
+    pressure = terms.pressure
     deferral = max(deferral, pressure)
     has_victims = bool(chosen.victims) and pressure < 1
     if not deferral or chosen.leaves_some or has_victims:

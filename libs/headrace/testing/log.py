@@ -208,8 +208,35 @@ class MemoryReader:
                 found = self._now(records_max)
             return found
 
+    def positions(self) -> dict[TopicPartition, int]:
+        return {
+            one: position
+            for one, position in self._positions.items()
+            if one not in self._paused
+        }
+
+    def restart(self) -> None:
+        """There is no client."""
+
     def log_range(self, partition: TopicPartition, timeout_s: float) -> LogRange:
         return self.log_ranges([partition], timeout_s)[partition]
+
+    def offsets_since(
+        self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """As :meth:`headrace.broker.Reader.offsets_since`."""
+        logs = self.log_ranges(partitions, timeout_s)
+        return {
+            one: next(
+                (
+                    record.offset
+                    for record in self._storage.partition(one).records
+                    if record.timestamp_us >= since_us
+                ),
+                log.end,
+            )
+            for one, log in logs.items()
+        }
 
     def log_ranges(
         self, partitions: Sequence[TopicPartition], timeout_s: float

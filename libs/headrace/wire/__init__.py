@@ -32,6 +32,7 @@ from headrace.wire.control import (
 )
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
+from headrace.wire.kept import Locator, is_keyed, job_of, keyed_id
 from headrace.wire.new_requests import NewRequest, RequestEncoder
 from headrace.wire.plain import (
     PlainReply,
@@ -95,6 +96,7 @@ __all__ = [
     "Headers",
     "Heartbeat",
     "LaneLoad",
+    "Locator",
     "NewRequest",
     "NewTopic",
     "Outgoing",
@@ -135,6 +137,9 @@ __all__ = [
     "encode_refusals",
     "encode_replies",
     "encode_sync",
+    "is_keyed",
+    "job_of",
+    "keyed_id",
     "model_topics",
     "pack_bytes",
     "parse_announcement_key",

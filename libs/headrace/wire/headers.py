@@ -9,6 +9,7 @@ from headrace.errors import RequestError, UndecodableRecord
 
 __all__ = [
     "ATTEMPT",
+    "BODY_SHA256",
     "CANCEL_TYPE",
     "CE_ID",
     "CE_SOURCE",
@@ -21,6 +22,7 @@ __all__ = [
     "JSON_HEADERS",
     "LENGTH",
     "MODEL",
+    "OUTPUTS",
     "PRIORITY",
     "PROTOBUF_HEADERS",
     "REASON",
@@ -77,6 +79,11 @@ TEXT = "inf-text"
 ATTEMPT = "inf-attempt"
 SOURCE = "inf-source"
 REDRIVEN = "inf-redriven"
+OUTPUTS = "inf-outputs"
+"""How the client wants its answer, of a request whose answer is kept for it: JSON,
+``[[name, is binary], ...]``."""
+BODY_SHA256 = "inf-body-sha256"
+"""Of the body behind an idempotency key, and of the version in its path."""
 REPLY_TOPIC = "reply-topic"
 REPLY_PARTITION = "reply-partition"
 TRACEPARENT = "traceparent"

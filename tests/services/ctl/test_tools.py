@@ -22,9 +22,12 @@ from headrace.wire import (
     encode_json,
 )
 from services.ctl.console import Console, fatal_text
+from services.ctl.deadletters import LetterRow
+from services.ctl.deadletters import _show_rows as show_letters
 from services.ctl.models import versions
 from services.ctl.readiness import ready_sentences
 from services.ctl.topics import QueueRow, queues
+from services.ctl.topics import _show as show_queues
 
 NAMES = Topics()
 
@@ -154,6 +157,42 @@ def test_the_ready_lines_say_what_to_do_without_a_model() -> None:
 
     assert first == "ready: http://h:1 serves 0 models from /models (Ctrl-C ends it)"
     assert next_step.startswith("no model is served: put one into /models as MODEL/V")
+
+
+@pytest.fixture
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.usefixtures("_narrow")
+def test_a_table_of_queues_is_whole_at_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = "a-model-with-a-name-" * 4
+    row = QueueRow(model, 0, "interactive", 123456, 1234567890, 1234567890, 12, 99999.0)
+
+    show_queues([row])
+
+    out = capsys.readouterr().out
+    for word in ("priority", "interactive", "committed", "1234567890", "oldest ms"):
+        assert word in out
+    assert model in "".join(line[:12].strip() for line in out.splitlines()[3:])
+    assert "…" not in out
+
+
+@pytest.mark.usefixtures("_narrow")
+def test_a_list_of_dead_letters_is_whole_at_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = "headrace.deadletters.a-model-with-a-name/0/123456"
+    text = "run failed: " + "a reason [of] many words " * 8
+    row = LetterRow("0" * 32, "t", "m", "failed", text, 3, 10**15, place, "source/0/1")
+
+    show_letters([row])
+
+    out = capsys.readouterr().out
+    for whole in ("0" * 32, place, text.strip(), "m: failed after 3 attempts"):
+        assert whole in out
 
 
 def test_every_line_of_the_merged_log_has_a_time_and_shows_where_values_end(

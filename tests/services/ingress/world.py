@@ -121,6 +121,7 @@ class World:
                 Journal(self.clock),
             ),
             clock=self.clock,
+            keep=nothing_is_kept,
         )
         for served in versions or (a_version(),):
             self.announce(served)
@@ -225,6 +226,10 @@ class World:
 
     def _refused(self, exchange: Exchange, error: BusError) -> None:
         self.handler.log_refused(exchange, error)
+
+
+def nothing_is_kept(*_request: object) -> None:
+    raise AssertionError("a kept answer was asked for")
 
 
 def a_result(exchange: Exchange, **changes: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""How long bulk work may hold a worker beside online traffic.
+"""Who else has online traffic, and how long bulk work may hold a worker beside it.
 
 A run is not interrupted, so an online batch waits for the bulk run before it. That
 wait is bounded by a part of the shortest time limit of late, and by half of what the
@@ -10,29 +10,34 @@ from __future__ import annotations
 from headrace.scheduling.backlog import Backlog, Line
 from headrace.scheduling.settings import SchedulingSettings
 
-__all__ = ["LIMIT_KEPT_US", "BulkLimit"]
+__all__ = ["LIMIT_KEPT_US", "OnlineTraffic"]
 
 LIMIT_KEPT_US = 50_000
 
 
-class BulkLimit:
-    """The bound, found anew every 50 ms."""
+class OnlineTraffic:
+    """What is known of the lines that had online requests of late, found anew every
+    50 ms."""
 
     def __init__(self, settings: SchedulingSettings, backlog: Backlog) -> None:
         self._settings = settings
         self._backlog = backlog
-        self._limit_us: int | None = None
+        self._spare_by_line_us: list[int] = []
         self._until_us = -1
 
-    def limit_us(self, now_us: int) -> int | None:
+    def bulk_limit_us(self, now_us: int) -> int | None:
         """Longest bulk run; None: there was no online traffic of late."""
+        return min(self._found(now_us), default=None)
+
+    def is_of_one_line(self, now_us: int) -> bool:
+        return len(self._found(now_us)) < 2
+
+    def _found(self, now_us: int) -> list[int]:
         if now_us >= self._until_us:
             self._until_us = now_us + LIMIT_KEPT_US
-            limits = [self._spare_us(line, now_us) for line in self._backlog.lines()]
-            self._limit_us = min(
-                (limit for limit in limits if limit is not None), default=None
-            )
-        return self._limit_us
+            spare_us = (self._spare_us(line, now_us) for line in self._backlog.lines())
+            self._spare_by_line_us = [us for us in spare_us if us is not None]
+        return self._spare_by_line_us
 
     def _spare_us(self, line: Line, now_us: int) -> int | None:
         """How long the line's online requests can stand to be kept waiting."""
