@@ -299,15 +299,24 @@ def test_a_simulated_accelerator_needs_no_file(pool: Pool) -> None:
     assert said.run_us == {1: 21_000, 2: 22_000, 3: 23_000, 4: 24_000}
 
 
-def test_names_that_cannot_be_served_leave_no_trace_outside_the_log(
-    pool: Pool,
-) -> None:
+def test_names_that_cannot_be_served_are_refused_and_get_no_topics(pool: Pool) -> None:
     put_version(pool.models, "my.model", "1", graphs.log())
     put_version(pool.models, "stats", "1", graphs.log())
     put_version(pool.models, "log", "1", graphs.log())
+    (pool.models / "log" / "latest").mkdir()
     pool.start()
     pool.served("log")
 
-    assert {record.key for record in pool.control.records} == {b"log/1/0"}
-    assert "model name 'stats' is reserved" in pool.worker_log()
-    assert "model name 'my.model' is not allowed" in pool.worker_log()
+    reasons = [
+        pool.wait_state(ModelState.REFUSED, model, version).reason
+        for model, version in (("my.model", "1"), ("stats", "1"), ("log", "latest"))
+    ]
+    assert "model name 'my.model' is not allowed" in reasons[0]
+    assert "model name 'stats' is reserved" in reasons[1]
+    assert "version name 'latest' of model 'log' is not allowed" in reasons[2]
+    topics = KafkaAdmin(pool.bus.connection("test")).topics(10)
+    mine = [name for name in topics if name.startswith(pool.topics.requests(""))]
+    assert mine == [pool.topics.requests("log")]
+
+    shutil.rmtree(pool.models / "my.model")
+    pool.wait_state(None, "my.model")
