@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from headrace.domain import Datatype, ModelState, Reason, Signature, TensorSpec
@@ -264,3 +265,22 @@ def test_the_state_of_a_version_is_its_best_slots() -> None:
     assert info.warnings == ("rows differ in a batch",)
     assert info.slots[0].reason == "out of memory"
     assert catalog.versions_of("other") == []
+
+
+def test_what_runs_a_version_is_known_of_it() -> None:
+    said = msgspec.structs.replace(
+        an_announcement("1"), platform="headrace_simulated", backend="simulated"
+    )
+
+    served = a_catalog(said).resolve("digits")
+
+    assert (served.platform, served.backend) == ("headrace_simulated", "simulated")
+
+
+def test_a_folder_refused_for_its_name_is_listed_and_hides_no_other() -> None:
+    strange = an_announcement("v2", state=ModelState.REFUSED, reason="no number")
+    catalog = a_catalog(strange, an_announcement("1"))
+
+    assert [info.version for info in catalog.versions()] == ["v2", "1"]
+    assert catalog.resolve("digits").version == "1"
+    assert "no number" in str(refused(catalog, "v2"))
