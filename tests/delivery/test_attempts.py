@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delivery import LaneLimits
-from headrace.delivery.budget import RetryBudget
 from headrace.delivery.decisions import (
     WriteBatch,
     WriteDeadLetters,
@@ -321,6 +320,36 @@ def test_a_killer_ends_as_a_dead_letter_and_its_company_is_answered() -> None:
     assert (letter.id, letter.reason, letter.attempts) == ("r1", Reason.CRASH, 3)
 
 
+def test_whoever_lies_behind_a_killer_is_not_taken_for_one() -> None:
+    desk = Desk(slots=1, cap=2, batch_max=1)
+    desk.activate([a_partition(log_end=99)])
+    first, behind = batches_in(desk.read(a_request(0), a_request(1)))
+    assert (ids(first), ids(behind)) == (["r0"], ["r1"])
+    runs = lose(desk)
+    for _ in range(9):
+        alone = runs[0]
+        runs = batches_in(desk.done(alone)) if ids(alone) == ["r1"] else lose(desk)
+        if not runs:
+            break
+
+    letters = [each.id for w in desk.all(WriteDeadLetters) for each in w.letters]
+    assert letters == ["r0"]
+
+
+def test_a_batch_that_never_arrived_has_killed_nobody() -> None:
+    desk = a_desk()
+    batch = send(desk, a_request(0))
+    desk.ended(batch.write, None)
+    desk.report(0)
+    (batch,) = batches_in(desk.tick())
+    desk.ended(batch.write, None)
+
+    (replies,) = found(desk.report(0), WriteReplies)
+
+    assert replies.terminals[0].reason is Reason.ATTEMPTS_EXHAUSTED
+    assert desk.all(WriteDeadLetters) == []
+
+
 def test_bulk_that_kills_three_workers_is_given_up() -> None:
     desk = a_desk()
     send(desk, a_request(0, priority=Priority.BULK))
@@ -371,64 +400,3 @@ def test_a_request_that_flies_for_too_long_gets_its_verdict() -> None:
     (replies,) = found(desk.let_pass(limits.commit_all_us), WriteReplies)
 
     assert replies.terminals[0].reason is Reason.ATTEMPTS_EXHAUSTED
-
-
-# -- the retry budget
-
-
-def a_poor_desk() -> Desk:
-    """Two retries saved up, and one earned by every second request."""
-    limits = LaneLimits(cap=1, retry_burst=2, retry_percent=50)
-    desk = Desk(slots=1, batch_max=1, limits=limits)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    return desk
-
-
-def test_retries_are_a_part_of_the_first_runs() -> None:
-    desk = a_poor_desk()
-    retried = []
-    for offset in range(12):
-        batch = send(desk, a_request(offset))
-        again = batches_in(desk.done(batch, RETRY, "model_unavailable"))
-        retried.append(bool(again))
-        if again:
-            desk.done(again[0])
-
-    # Full at the start: two, and what they earned; then every second.
-    assert retried == [True, True, True, False, True, False] + [True, False] * 3
-    terminals = [t for each in desk.all(WriteReplies) for t in each.terminals]
-    assert {t.reason for t in terminals} == {Reason.ATTEMPTS_EXHAUSTED}
-    assert terminals[0].attempt == 1
-
-
-def test_bulk_without_a_budget_waits_longest() -> None:
-    limits = LaneLimits(cap=1, retry_burst=1, retry_percent=0)
-    desk = Desk(slots=1, limits=limits)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    (again,) = batches_in(desk.done(send(desk, a_request(0)), RETRY, "device"))
-    desk.done(again)
-
-    batch = send(desk, a_request(0, priority=Priority.BULK))
-    desk.done(batch, RETRY, "device")
-
-    assert batches_in(desk.let_pass(limits.backoff_max_us - 10 * MS)) == []
-    (again,) = batches_in(desk.let_pass(20 * MS))
-    assert again.dispatch.requests[0].attempt == 2
-
-
-def test_one_models_retries_do_not_cost_anothers() -> None:
-    budget = RetryBudget(LaneLimits(retry_burst=1))
-
-    assert budget.spend("m", "1")
-    assert not budget.spend("m", "1")
-    assert budget.spend("n", "1")
-
-
-def test_a_budget_is_never_more_than_full() -> None:
-    budget = RetryBudget(LaneLimits(retry_burst=1, retry_percent=100))
-    budget.spend("m", "1")
-    for _ in range(5):
-        budget.earn("m", "1")
-
-    assert budget.spend("m", "1")
-    assert not budget.spend("m", "1")

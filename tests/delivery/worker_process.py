@@ -15,6 +15,7 @@ from headrace.delivery.worker_decisions import (
     StartReading,
     Terminate,
     WorkerDecision,
+    WorkerExit,
     WriteDone,
     WriteJoin,
     WriteLeave,
@@ -28,6 +29,7 @@ from headrace.delivery.worker_events import (
     CaughtUp,
     DrainRequested,
     GapNoticed,
+    GiveUp,
     HeartbeatAcked,
     Outcome,
     RepliesEnded,
@@ -48,6 +50,7 @@ from headrace.domain import (
     MemberStatus,
     Refused,
     Reported,
+    Setback,
 )
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
@@ -62,7 +65,19 @@ __all__ = ["WorkerProcess"]
 COMPLETIONS: Partition = (TOPICS.completions, 0)
 MODEL_ERROR = Outcome(MemberStatus.RETRY, "model_error", "the model raised")
 POISON = Outcome(MemberStatus.FINAL, "poison", "not what the model takes")
+OUT_OF_MEMORY = Outcome(MemberStatus.RETRY, Setback.OOM, "no memory")
+DEVICE = Outcome(MemberStatus.RETRY, Setback.DEVICE, "the device is lost")
+RUN_LIMIT = Outcome(MemberStatus.RETRY, Setback.RUN_LIMIT, "it was stopped")
 OK = ALL_OK[0]
+
+
+def limits_of(world: World) -> WorkerLimits:
+    return WorkerLimits(
+        cap=world.limits.cap,
+        run_min_us=4 * SECOND,
+        run_end_wait_us=SECOND,
+        hand_back_wait_us=SECOND,
+    )
 
 
 class WorkerProcess(Process):
@@ -72,7 +87,7 @@ class WorkerProcess(Process):
         super().__init__(world)
         self.slot = slot
         self.previous_exit = previous_exit
-        self.core = WorkerCore(lane=0, limits=WorkerLimits(cap=world.limits.cap))
+        self.core = WorkerCore(lane=0, limits=limits_of(world))
         self._partition = (TOPICS.batches, slot)
         self._facts = Producer(world, self)
         self._replies = Producer(world, self)
@@ -166,7 +181,9 @@ class WorkerProcess(Process):
                 self._run(batch)
             case WriteReplies(batch=batch, members=members):
                 self._write_replies(batch, members)
-            case Terminate() | Forget():
+            case Terminate(batch=batch):
+                self._stop_run(batch)
+            case Forget():
                 pass
             case Exit(why=why):
                 self.world.worker_ended(self, f"exit:{why}")
@@ -232,14 +249,28 @@ class WorkerProcess(Process):
         if "killer" in kinds:
             self.after(run_us // 2, partial(self.world.worker_crashed, self))
             return
+        if {"sleeper", "stone"} & set(kinds):
+            return  # until it is stopped, if it can be
         outcomes: tuple[Outcome, ...] = ALL_OK
         if "poison" in kinds:
             outcomes = tuple(POISON if kind == "poison" else OK for kind in kinds)
         if "breaker" in kinds:
             outcomes = (MODEL_ERROR,)
+        if "hog" in kinds or len(kinds) > self.world.memory_rows:
+            outcomes = (OUT_OF_MEMORY,)
+        if "lethal" in kinds:
+            outcomes = (DEVICE,)
+            lost = GiveUp(WorkerExit.DEVICE_LOST)
+            self.after(run_us, partial(self.tell, lost))
         self._ran_us[batch] = run_us
         ended = RunEnded(batch, run_us, outcomes)
         self.after(run_us, partial(self.tell, ended))
+
+    def _stop_run(self, batch: str) -> None:
+        kinds = {bytes(each.tensors[0]) for each in self._kept[batch].members}
+        if b"stone" not in kinds:
+            ended = RunEnded(batch, SECOND, (RUN_LIMIT,))
+            self.after(self.world.latency_us(), partial(self.tell, ended))
 
     def _write_replies(self, batch: str, members: tuple[int, ...]) -> None:
         requests = self._kept[batch].members

@@ -77,6 +77,8 @@ class World:
         self._cancels = cancels
         self._policy = policy
         self.run_us = run_us
+        self.memory_rows = random.choice([1, 2, 4]) if wreckers else 4
+        """Larger batches run out of memory."""
         self.status_slow_until_us = 0
         self.status_stopped_until_us = 0
         self.frozen: list[Process] = []
@@ -197,7 +199,8 @@ class World:
         )
         kinds = {"good": 40.0, "poison": 2.0}
         if self._wreckers:
-            kinds |= {"breaker": 2, "killer": 0.7}
+            kinds |= {"breaker": 2, "killer": 0.7, "hog": 1}
+            kinds |= {"sleeper": 0.4, "stone": 0.4, "lethal": 0.4}
         (kind,) = random.choices(list(kinds), list(kinds.values()))
         deadline_us = None
         if not bulk:
@@ -253,11 +256,18 @@ class World:
         assert "worker.cap_exceeded" not in self.alarms
         for each, reasons in self.history.errors.items():
             assert self.history.successes[each] or reasons
+        blamed = {Reason.MODEL_ERROR, Reason.POISON}
+        for asks in self.history.asked.values():
+            for ask in asks:
+                if isinstance(ask, Ask) and ask.kind == "good":
+                    ends = self.history.errors[ask.id] + self.history.letters[ask.id]
+                    assert not blamed & set(ends), f"{ask.id} pays for another: {ends}"
 
     def exhausted(self) -> list[str]:
         """Requests that ended because their attempts did."""
         ends = (*self.history.errors.items(), *self.history.letters.items())
-        return [each for each, reasons in ends if Reason.ATTEMPTS_EXHAUSTED in reasons]
+        spent = {Reason.ATTEMPTS_EXHAUSTED, Reason.CRASH}
+        return [each for each, reasons in ends if spent & set(reasons)]
 
     def run_twice(self) -> list[str]:
         """Good requests with one record that ran more than once."""

@@ -59,6 +59,9 @@ class Toll(Enum):
     ATTEMPT = 1
     WORKER = 2
     """An attempt, and the worker ended or fell silent with it on board."""
+    BEHIND = 3
+    """The same, but another batch lay ahead of it, which is likelier to blame: who was
+    alone pays nothing."""
 
 
 class Failed(NamedTuple):
@@ -278,13 +281,16 @@ class Attempts:
             return
         request = entry.request
         bulk = request.priority is Priority.BULK
+        if toll is Toll.BEHIND and entry.is_alone:
+            toll = Toll.NOTHING
         attempt = request.attempt + (toll is not Toll.NOTHING)
-        is_lost = toll is Toll.WORKER
+        is_lost = toll in {Toll.WORKER, Toll.BEHIND}
         entry.losses += is_lost
         entry.suspect |= entry.losses >= LOSSES_TO_SUSPECT
         may_be_cleared = is_lost and entry.suspect and not entry.is_alone
         is_last = attempt > self._limits.attempts_max(bulk=bulk) and not may_be_cleared
-        if is_last or entry.losses >= self._limits.losses_max:
+        is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
+        if is_last or is_killer:
             killed = is_lost and entry.suspect
             reason = Reason.CRASH if killed else Reason.ATTEMPTS_EXHAUSTED
             text = f"{request.attempt} attempts failed, the last one because {why}"

@@ -346,8 +346,8 @@ class Slots:
 
     def _lose_all(self, slot: Slot, now_us: int, toll: Toll = Toll.WORKER) -> None:
         held, slot.held = slot.held, {}
-        for flight in held.values():
-            self._lose(slot, flight, now_us, toll)
+        for place, flight in enumerate(held.values()):
+            self._lose(slot, flight, now_us, _behind(toll) if place else toll)
 
     def _lose(
         self, slot: Slot, flight: Flight, now_us: int, toll: Toll = Toll.WORKER
@@ -366,9 +366,11 @@ class Slots:
     def _lapse(self, slot: Slot, flights: list[Flight], now_us: int) -> None:
         """The members are tried elsewhere; the credit stays taken until the slot has
         said what it holds: it may be frozen with the batch in its hands."""
+        first = next(iter(slot.held.values()), None)
         for flight in flights:
             flight.is_lapsed = True
-            self._retry(slot, flight, now_us)
+            toll = Toll.WORKER if flight is first else Toll.BEHIND
+            self._retry(slot, flight, now_us, toll)
         self.ask(slot, now_us)
 
     def _alarm(self, event: str, slot: Slot, **facts: str | int) -> None:
@@ -389,7 +391,7 @@ class Slots:
                 flight.is_lapsed = False
                 flight.lease_at_us = now_us + self._lease(slot)
         for flight in before.values():
-            self._lose(slot, flight, now_us)
+            self._lose(slot, flight, now_us, Toll.ATTEMPT)
 
     def _adopted(self, held: HeldBatch, now_us: int) -> Flight:
         members = []
@@ -418,6 +420,10 @@ class Slots:
 
 
 NEVER_US = 1 << 62
+
+
+def _behind(toll: Toll) -> Toll:
+    return Toll.BEHIND if toll is Toll.WORKER else toll
 
 
 def _crashed(previous_exit: str) -> bool:
