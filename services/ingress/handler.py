@@ -156,8 +156,7 @@ class Handler:
             self.refuse(exchange, refusal)
 
     def client_left(self, exchange: Exchange) -> None:
-        """The connection is gone: nobody waits any more, and what is queued need not
-        run."""
+        """The connection is gone: nobody waits, and what is queued need not run."""
         self._release(exchange)
         self.outcomes.cancelled(exchange)
         self._deadlines.drop(exchange)
@@ -372,7 +371,9 @@ class Handler:
         self.waiters.add(exchange)
         if head.keep is None:
             self._deadlines.put(exchange, deadline_us)
-            self._outbox.send(exchange, parsed, exchange.lane, deadline_us)
+            self._outbox.send(
+                exchange, parsed, exchange.lane, deadline_us, len(self.waiters)
+            )
         else:
             accept_us = now_us + ACCEPT_US if head.keep.is_async else deadline_us
             self._deadlines.put(exchange, min(accept_us, deadline_us))

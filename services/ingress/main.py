@@ -70,7 +70,7 @@ from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import RequestParser
-from services.ingress.producing import Outbox, Producers
+from services.ingress.producing import Outbox, Pace
 from services.ingress.server import HttpServer, bind
 from services.ingress.settings import IngressSettings
 from services.ingress.statistics import Statistics
@@ -84,8 +84,7 @@ STATUS_SILENT_US = 3_000_000
 until one comes."""
 
 STATUS_SILENT = "no heartbeat of this process came back through the log for 3 s"
-QUIET = ProducerSettings(linger_ms=0, failures_only=True)
-BUSY = ProducerSettings(linger_ms=1, failures_only=True)
+LINGER_MS = {Pace.QUIET: 0, Pace.BUSY: 1, Pace.PATIENT: 4}
 FLUSH_S = 0.3
 
 
@@ -169,10 +168,13 @@ class _Ingress:
         self._meter = Meter(IngressMetrics(self._registry))
         self._metrics = ProcessMetrics(self._registry)
         self._decoder = Decoder(self._metrics)
-        self._producers = Producers(
-            KafkaProducer(self._connection, QUIET),
-            KafkaProducer(self._connection, BUSY),
-        )
+        self._producers = {
+            pace: KafkaProducer(
+                self._connection,
+                ProducerSettings(linger_ms=linger_ms, failures_only=True),
+            )
+            for pace, linger_ms in LINGER_MS.items()
+        }
         self._kept = self._made_kept()
         self._handler = self._kept.keeper.ends = self._made_handler()
         self._server = HttpServer(
@@ -251,8 +253,10 @@ class _Ingress:
             decoder.failed,
         )
         return [
-            _FlushedThread(ProducerThread("quiet producer", self._producers.quiet)),
-            _FlushedThread(ProducerThread("busy producer", self._producers.busy)),
+            *[
+                _FlushedThread(ProducerThread(f"{pace.name.lower()} producer", each))
+                for pace, each in self._producers.items()
+            ],
             _FlushedThread(ProducerThread("kept producer", self._kept.producer)),
             self._kept.follower(loop),
             ReplyListener(

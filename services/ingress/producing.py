@@ -1,30 +1,34 @@
-"""Requests into the log: two producers, one for quiet times and one for busy ones.
+"""Requests into the log: a producer for quiet times, for busy ones, and for queues.
 
 The number of Kafka requests is the cost, not the number of records: without linger a
-record leaves at once, with 1 ms many share a request.
+record leaves at once, with 1 ms many share a request, and with 4 ms ten do where the
+device takes 2,500 a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import IntEnum
 from functools import partial
-from typing import NamedTuple
 
 from headrace.broker import Delivery, Producer
 from headrace.clock import Clock
-from headrace.domain import Reason
+from headrace.domain import Priority, Reason
 from headrace.errors import BusError, BusTimeout, RequestError
 from headrace.wire import NewRequest, RequestEncoder, Topics, cancel_headers
 from headrace.wire.headers import X_REQUEST_ID
 from services.ingress.exchange import Exchange
 from services.ingress.parsing import Parsed
 
-__all__ = ["BusySwitch", "Outbox", "Producers", "encoded"]
+__all__ = ["Outbox", "Pace", "PaceMaker", "encoded"]
 
 WINDOW_US = 50_000
 BUSY_FROM_PER_S = 1_500
 QUIET_BELOW_PER_S = 700
+PATIENT_FROM_MS = 32
+"""Where requests wait so long for the device, some more milliseconds on the way are
+spent in its queue anyway."""
 
 
 def encoded(  # noqa: PLR0913 - what a record is made of
@@ -71,33 +75,39 @@ def encoded(  # noqa: PLR0913 - what a record is made of
     return headers, value
 
 
-class BusySwitch:
-    """Whether requests come so fast that lingering pays. The two thresholds lie apart
-    so that a rate between them changes nothing."""
+class Pace(IntEnum):
+    """How long a request lingers for company on its way into the log."""
+
+    QUIET = 0
+    BUSY = 1
+    PATIENT = 2
+
+
+class PaceMaker:
+    """How fast requests come, and so whether lingering pays. The two thresholds lie
+    apart so that a rate between them changes nothing."""
 
     def __init__(self) -> None:
         self._since_us = 0
         self._count = 0
+        self._per_s = 0
         self._is_busy = False
 
-    def count(self, now_us: int) -> bool:
-        """Count one request; whether times are busy."""
+    def count(self, now_us: int, in_flight: int) -> Pace:
+        """Count one request, while ``in_flight`` wait for their answers."""
         self._count += 1
         elapsed_us = now_us - self._since_us
         if elapsed_us >= WINDOW_US:
-            per_s = self._count * 1_000_000 // elapsed_us
+            self._per_s = self._count * 1_000_000 // elapsed_us
             threshold = QUIET_BELOW_PER_S if self._is_busy else BUSY_FROM_PER_S
-            self._is_busy = per_s >= threshold
+            self._is_busy = self._per_s >= threshold
             self._since_us = now_us
             self._count = 0
-        return self._is_busy
-
-
-class Producers(NamedTuple):
-    """``quiet`` sends at once, ``busy`` waits 1 ms for company."""
-
-    quiet: Producer
-    busy: Producer
+        if not self._is_busy:
+            return Pace.QUIET
+        # By Little's law a request waits for in_flight / per_s.
+        waits_long = in_flight * 1000 >= self._per_s * PATIENT_FROM_MS
+        return Pace.PATIENT if waits_long else Pace.BUSY
 
 
 class Outbox:
@@ -106,7 +116,7 @@ class Outbox:
 
     def __init__(  # noqa: PLR0913 - what a record is made of
         self,
-        producers: Producers,
+        producers: Mapping[Pace, Producer],
         *,
         topics: Topics,
         encoder: RequestEncoder,
@@ -122,12 +132,17 @@ class Outbox:
         self._clock = clock
         self._to_log_us = to_log_us
         self._refused = refused
-        self._switch = BusySwitch()
+        self._pace = PaceMaker()
 
     def send(
-        self, exchange: Exchange, parsed: Parsed, lane: int, deadline_us: int
+        self,
+        exchange: Exchange,
+        parsed: Parsed,
+        lane: int,
+        deadline_us: int,
+        in_flight: int,
     ) -> None:
-        """Produce the request to its lane.
+        """Produce the request to its lane; ``in_flight`` wait already.
 
         Raises :class:`RequestError` when it is too large, :class:`BusError` when the
         record is refused here and now.
@@ -144,8 +159,10 @@ class Outbox:
             log_us=self._to_log_us(now_us),
             payload_bytes_max=self._payload_bytes_max,
         )
-        is_busy = self._switch.count(now_us)
-        producer = self._producers.busy if is_busy else self._producers.quiet
+        pace = self._pace.count(now_us, in_flight)
+        if exchange.priority is Priority.REALTIME:
+            pace = min(pace, Pace.BUSY)
+        producer = self._producers[pace]
         exchange.outlet = producer
         producer.produce(
             self._topics.requests(served.model),

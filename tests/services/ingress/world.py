@@ -40,7 +40,7 @@ from services.ingress.head import Target, read_head
 from services.ingress.journal import Journal
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
-from services.ingress.producing import Outbox, Producers
+from services.ingress.producing import Outbox, Pace
 from services.ingress.settings import IngressLimits
 from services.ingress.statistics import Statistics
 from tests.services.ingress.models import a_parser, a_version
@@ -100,7 +100,11 @@ class World:
         self.producer = self.broker.producer(queue_records_max=queue_records_max)
         self.busy = self.broker.producer(queue_records_max=queue_records_max)
         self.outbox = Outbox(
-            Producers(self.producer, self.busy),
+            {
+                Pace.QUIET: self.producer,
+                Pace.BUSY: self.busy,
+                Pace.PATIENT: self.busy,
+            },
             topics=TOPICS,
             encoder=RequestEncoder(
                 "headrace/ingress/0", ReplyAddress(TOPICS.replies, 0)
