@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,22 +22,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.simulation import (
-    POLICIES,
-    Results,
-    Scenario,
-    Summary,
-    read_arrivals,
-    simulate,
-)
+from headrace.simulation import POLICIES, Results, Scenario, Summary, read_arrivals
 from headrace.simulation.bounds import offline_optimum, zero_drop_rate
+from loadtest.pools import DEVICE, SHAPES, Section, a_scenario, run
 
-Section = Mapping[str, Any]
-SHAPES: Mapping[str, Section] = {
-    "a5.2": {"alpha_ms": 5.204, "beta_ms": 1.082, "max_batch": 64},
-    "a11.6": {"alpha_ms": 11.56, "beta_ms": 4.588, "max_batch": 32},
-}
-DEVICE: Section = {"alpha_ms": 5.0, "beta_ms": 0.25, "max_batch": 32}
 BURSTS = "gamma:4"
 LIMIT_US, HOPS_US = 100_000, 3_000
 
@@ -49,27 +38,6 @@ class Floor(NamedTuple):
     measure: Callable[[float], float]
 
 
-def a_scenario(
-    model: Section, *streams: Section, models: int = 1, workers: int = 8, **more: Any
-) -> Scenario:
-    return Scenario.model_validate(
-        {
-            "seed": 1,
-            "pool": {"workers": workers} | more.pop("pool", {}),
-            "models": [
-                {"name": "m", "count": models, **model},
-                *more.pop("beside", ()),
-            ],
-            "streams": [{"models": ("m",), **stream} for stream in streams],
-            **more,
-        }
-    )
-
-
-def run(scenario: Scenario) -> tuple[Summary, Results]:
-    return simulate(scenario)
-
-
 def floors() -> Iterator[Floor]:
     yield from chain(
         _overload(),
@@ -80,6 +48,7 @@ def floors() -> Iterator[Floor]:
         _bulk(),
         _fairness(),
         _slower_device(),
+        _disturbed(),
         _mixtures(),
         _field(),
     )
@@ -135,6 +104,7 @@ def _lossless() -> Iterator[Floor]:
     for name, model in SHAPES.items():
         for models in (1, 5):
             for arrivals in ("poisson", BURSTS):
+                # Here no policy has 99 % at 0.85: 0.973 ours, the next one 0.964.
                 hard = models == 5 and name == "a11.6" and arrivals == BURSTS
                 part = 0.78 if hard else 0.85
 
@@ -193,7 +163,7 @@ def _optimum() -> Iterator[Floor]:
             )
             return results.of(tenant="default").on_time / optimum
 
-        yield Floor(f"one worker at {load}x: of the offline optimum", 0.94, measure)
+        yield Floor(f"one worker at {load}x: of the offline optimum", 0.95, measure)
 
 
 def _recovery() -> Iterator[Floor]:
@@ -333,6 +303,39 @@ def _slower_device() -> Iterator[Floor]:
             return 1 - after.late / after.offered
 
         yield Floor(f"runs double at {load}x: not late half a second on", 0.98, measure)
+
+
+def _disturbed() -> Iterator[Floor]:
+    """Goodput at 1.5 times the capacity over the bound of an undisturbed pool."""
+
+    def of_the_bound(seconds: float, **pool: Any) -> float:
+        scenario = a_scenario(
+            SHAPES["a5.2"], {"load": 1.5}, models=5, seconds=seconds, pool=pool
+        )
+        summary, _ = run(scenario)
+        return summary.goodput / summary.bound
+
+    def lost(seconds: float) -> float:
+        loss = {"worker": 0, "at_s": seconds / 3, "seconds": seconds / 3}
+        return of_the_bound(seconds, losses=[loss])
+
+    yield Floor(
+        "overload 1.5x, runs vary by 10 %: of the bound",
+        0.90,
+        partial(of_the_bound, noise=0.1),
+    )
+    yield Floor(
+        "overload 1.5x, four lanes and four doors: of the bound",
+        0.90,
+        partial(of_the_bound, lanes=4, ingresses=4),
+    )
+    yield Floor(
+        "overload 1.5x, every other worker at two thirds of the speed: of the bound",
+        0.88,
+        partial(of_the_bound, speeds=(1.0, 1.5)),
+    )
+    # A third of the time without an eighth of the workers.
+    yield Floor("overload 1.5x, a worker lost: of the bound", 0.90, lost)
 
 
 def _mixtures() -> Iterator[Floor]:

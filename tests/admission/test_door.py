@@ -237,9 +237,9 @@ def test_the_lane_with_the_earliest_finish_is_chosen() -> None:
 
 
 def test_a_limit_with_no_room_for_a_queue_lets_in_more_to_choose_from() -> None:
-    # Three batches take 30 ms. 3 ms of a row leave 47 of twice 25.
-    assert ask(a_door(a_load(standard=47)), limit_ms=25) == Admitted(0)
-    denied = ask(a_door(a_load(standard=48)), limit_ms=25)
+    # Three batches take 30 ms. 3 ms of a row leave 97 of four times 25.
+    assert ask(a_door(a_load(standard=97)), limit_ms=25) == Admitted(0)
+    denied = ask(a_door(a_load(standard=98)), limit_ms=25)
     assert isinstance(denied, Denied)
     assert denied.retry_after_us == 1 * MS
 

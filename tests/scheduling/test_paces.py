@@ -5,10 +5,12 @@ from __future__ import annotations
 from tests.scheduling.scenes import MS, Desk, a_request
 
 
-def learned(desk: Desk, run_ms: dict[int, int]) -> int:
+def learned(
+    desk: Desk, run_ms: dict[int, int], *, runs: int = 40, at_us: int = 0
+) -> int:
     """Run one request at a time on every slot until their speeds are known."""
-    now_us = 0
-    for _ in range(40):
+    now_us = at_us
+    for _ in range(runs):
         for _ in run_ms:
             desk.arrive(a_request(at_us=now_us), now_us=now_us)
             desk.tick(now_us)
@@ -39,3 +41,24 @@ def test_a_slow_worker_is_expected_to_be_slow() -> None:
 
     assert 5 * MS < expected_us[0] < 7 * MS
     assert 1.5 * MS < expected_us[1] < 2.5 * MS
+
+
+def test_a_slow_worker_is_known_after_four_runs() -> None:
+    desk = Desk(slots=2)
+    now_us = learned(desk, {0: 3, 1: 2}, runs=4)
+    desk.arrive(*(a_request(at_us=now_us, group=group) for group in "ab"))
+
+    slow, fast = sorted(dispatch.predicted_us for dispatch in desk.tick(now_us))[::-1]
+
+    assert slow > 1.3 * fast
+
+
+def test_a_first_run_that_took_ten_times_as_long_makes_no_slow_worker() -> None:
+    desk = Desk(slots=2)
+    now_us = learned(desk, {0: 20, 1: 2}, runs=1)
+    now_us = learned(desk, {0: 2, 1: 2}, runs=12, at_us=now_us)
+    desk.arrive(*(a_request(at_us=now_us, group=group) for group in "ab"))
+
+    one, other = (dispatch.predicted_us for dispatch in desk.tick(now_us))
+
+    assert one == other

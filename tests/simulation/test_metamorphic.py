@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.floors import SHAPES, a_scenario, run
+from loadtest.pools import SHAPES, a_scenario, run
 
 SECONDS = 3.0
 WORKERS, LIMIT_MS = 4, 100.0

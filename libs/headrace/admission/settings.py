@@ -21,9 +21,11 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     """A time limit that holds fewer batches than this has no room for a queue of full
     ones: the former then needs requests to choose from, and gives up the others."""
 
-    choice: float = Field(default=2.0, ge=1)
+    choice: float = Field(default=4.0, ge=1)
     """For such a model a request enters while the work ahead is at most this many
-    times what the time limit holds, if it could finish in a batch of its own."""
+    times what the time limit holds, if it could finish in a batch of its own. Less
+    than that refuses what comes at the end of a burst, and could be served after it,
+    for the sake of what came first and is lost anyway."""
 
     heavy_part: float = Field(default=0.8, gt=0, le=1)
     """Of both, for a tenant who lately took more than his share of a lane: what is

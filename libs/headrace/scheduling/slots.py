@@ -12,6 +12,7 @@ __all__ = ["Slot", "Slots"]
 UNKNOWN_RUN_US = 10_000
 """Assumed of a batch that an earlier owner of the lane sent."""
 PACE_MEMORY = 0.1
+"""Weight of a run beside those before it, when there are many."""
 PACE_EQUAL = 0.15
 """A smaller difference in speed is taken for noise."""
 PACE_STEPS_PER_OCTAVE = 4
@@ -34,6 +35,8 @@ class Slot:
 
         self.ratio = 1.0
         """Its recent run times over the expected ones."""
+
+        self.runs = 0
 
     @property
     def usable(self) -> bool:
@@ -128,7 +131,11 @@ class Slots:
     def observe_pace(self, slot: Slot, ratio: float) -> None:
         """A run of ``slot`` took ``ratio`` times what was expected of the mean."""
         before = slot.ratio
-        slot.ratio += (min(max(ratio, 0.1), 10.0) - before) * PACE_MEMORY
+        slot.runs += 1
+        weight = max(1 / (slot.runs + 1), PACE_MEMORY)
+        # A slot's first run may take many times as long as all others.
+        bounded = min(max(ratio, before / 2, 0.1), before * 2, 10.0)
+        slot.ratio += (bounded - before) * weight
         self._ratios += slot.ratio - before
         pace = slot.ratio * len(self._slots) / self._ratios
         slot.pace = pace if abs(pace - 1.0) > PACE_EQUAL else 1.0
