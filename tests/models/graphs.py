@@ -177,6 +177,30 @@ def raising() -> bytes:
     )
 
 
+def unstoppable() -> bytes:
+    """One kernel whose time grows with the square of the boxes, 0.4 s for 20,000: a
+    run is stopped between kernels alone. No batch axis."""
+    return model(
+        "unstoppable",
+        [
+            node("Unsqueeze", ["X", "first"], ["B"]),
+            node("ReduceMax", ["X"], ["M"], axes=[1], keepdims=0),
+            node("Unsqueeze", ["M", "both"], ["S"]),
+            node("NonMaxSuppression", ["B", "S", "max", "iou"], ["I"]),
+            node("Shape", ["I"], ["N"]),
+            node("Cast", ["N"], ["Y"], to=T.FLOAT),
+        ],
+        [value("X", T.FLOAT, ["boxes", 4])],
+        [value("Y", T.FLOAT, [2])],
+        [
+            constant("first", np.array([0])),
+            constant("both", np.array([0, 1])),
+            constant("max", np.array([10**9])),
+            constant("iou", np.array([0.5], np.float32)),
+        ],
+    )
+
+
 def slow(loops: int, width: int = 1024) -> bytes:
     """``loops`` products with an orthogonal matrix: time without growing values."""
     weight = np.random.default_rng(0).standard_normal((width, width))

@@ -100,6 +100,22 @@ def test_a_run_past_its_limit_is_handed_back_and_the_process_ends(pool: Pool) ->
     assert WorkerLimits().run_min_us == 10_000_000  # documented, and far from this
 
 
+def test_a_run_that_will_not_stop_is_handed_back_and_the_process_ends(
+    pool: Pool,
+) -> None:
+    put_version(pool.models, "stone", "1", graphs.unstoppable(), "max_batch = 1")
+    worker = pool.start(runs__run_min_us="200000", runs__run_end_wait_us="300000")
+    served = pool.served("stone")
+    boxes = np.arange(60_000, dtype=np.float32)[:, None] * 2 + np.float32([0, 0, 1, 1])
+    began = time.monotonic()
+
+    batch = pool.send(served, [pool.request(served, [(boxes.shape, boxes.tobytes())])])
+
+    assert told(pool.done(batch)) == {(MemberStatus.RETRY, Setback.RUN_LIMIT)}
+    assert worker.wait(10) == STALLED
+    assert time.monotonic() - began < 3  # the run alone takes 3.5 s
+
+
 def whole(pool: Pool, served: ServedVersion, number: int) -> Request:
     value = np.array([[number]], np.int64).tobytes()
     return pool.request(served, [((1, 1), value)])

@@ -1,0 +1,172 @@
+"""What the run thread does after a run that failed, in the order of the remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from headrace.delivery import Fitness, VersionFitness, WorkerLimits
+from headrace.delivery.worker_decisions import WorkerExit
+from headrace.domain import Datatype, Manifest, Signature, Source, TensorSpec
+from headrace.errors import ModelRefused
+from headrace.runtime import Array, FailureKind, RunFailed, settle_layout
+from headrace.telemetry import get_log
+from headrace.testing import ManualClock
+from headrace.wire import Batch, BatchStamp
+from services.gpu_worker.fitness import FitnessWatch
+from services.gpu_worker.jobs import Job, Runnable
+
+SPEC = TensorSpec("x", Datatype.FP32, (-1, 1))
+OOM = (
+    "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for "
+    "requested buffer of size 43980465111040"
+)
+LOST = "CUDA failure 700: an illegal memory access was encountered ; GPU=0"
+
+
+class FailingSession:
+    """Runs fail as ``failure`` says; what is done about it is noted."""
+
+    platform = "test"
+    provider = "cpu"
+    signature = Signature((SPEC,), (SPEC,))
+    dimensions: Mapping[str, Sequence[str]] = {"x": ("", "")}
+
+    def __init__(self) -> None:
+        self.failure: RunFailed | None = None
+        self.done: list[str] = []
+        self.can_be_rebuilt = True
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        if self.failure is not None:
+            raise self.failure
+        return [inputs["x"]]
+
+    def stop(self) -> None:
+        raise AssertionError("nobody asked")
+
+    def shrink(self) -> None:
+        self.done.append("shrink")
+
+    def rebuild(self) -> None:
+        self.done.append("rebuild")
+        if not self.can_be_rebuilt:
+            raise ModelRefused("out of memory")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.session = FailingSession()
+        self.clock = ManualClock()
+        self.said: list[tuple[Fitness, str]] = []
+        self.watch = FitnessWatch(
+            lambda _runnable, *said: self.said.append(said), self.clock, get_log()
+        )
+        signature, dimensions = self.session.signature, self.session.dimensions
+        layout = settle_layout(signature, dimensions, Manifest())
+        fitness = VersionFitness(WorkerLimits(), 32)
+        self.runnable = Runnable("m", "1", self.session, layout, fitness)
+
+    def run(
+        self, rows: int = 1, kind: FailureKind | None = None, text: str = ""
+    ) -> WorkerExit | None:
+        self.session.failure = RunFailed(kind, text) if kind else None
+        job = Job(a_batch(rows), self.runnable, 0)
+        job.inputs = {"x": np.zeros((rows, 1), np.float32)}
+        job.run()
+        job.run_us = 1
+        job.share_out(1_000_000)
+        return self.watch.ran(job)
+
+
+def a_batch(rows: int) -> Batch:
+    """A member of so many rows."""
+    return Batch(
+        batch="b",
+        stamp=BatchStamp(0, 1, "f" * 32, 1, 1000, None),
+        release_reason="full",
+        padded_rows=rows,
+        predicted_us=1,
+        model="m",
+        version="1",
+        tensors=(),
+        ids=["r"],
+        tenants=["t"],
+        sources=[Source("requests", 0, 0)],
+        addresses=[None],
+        rows=[rows],
+        lengths=[],
+        attempts=[1],
+        client_ids=[],
+    )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_memory_is_given_back_then_made_anew_then_left_to_a_new_process(
+    bench: Bench,
+) -> None:
+    ends = [bench.run(rows, FailureKind.MEMORY, OOM) for rows in (32, 16, 8)]
+
+    assert bench.session.done == ["shrink", "rebuild"]
+    assert ends == [None, None, WorkerExit.OUT_OF_MEMORY]
+    assert [fitness.rows_max for fitness, _ in bench.said] == [16, 8, 4]
+
+
+def test_a_session_that_cannot_be_made_anew_ends_the_process(bench: Bench) -> None:
+    bench.session.can_be_rebuilt = False
+    bench.run(32, FailureKind.MEMORY, OOM)
+
+    assert bench.run(16, FailureKind.MEMORY, OOM) is WorkerExit.OUT_OF_MEMORY
+
+
+def test_a_lost_device_ends_the_process_at_once(bench: Bench) -> None:
+    assert bench.run(4, FailureKind.DEVICE, LOST) is WorkerExit.DEVICE_LOST
+    assert bench.session.done == []
+
+
+@pytest.mark.parametrize("kind", [FailureKind.INPUT, FailureKind.STOPPED])
+def test_what_says_nothing_of_the_device_changes_nothing(
+    bench: Bench, kind: FailureKind
+) -> None:
+    for _ in range(20):
+        assert bench.run(4, kind, "no matter") is None
+
+    assert bench.said == []
+
+
+def test_failures_in_a_row_are_announced_with_the_last_ones_text(bench: Bench) -> None:
+    for _ in range(4):
+        bench.run(4, FailureKind.MODEL, "it broke")
+    assert bench.said == []
+
+    bench.run(4, FailureKind.MODEL, "it broke")
+    bench.clock.advance(WorkerLimits().breaker_us)
+    bench.watch.tick()
+    bench.run(1)
+
+    assert bench.said == [
+        (
+            Fitness(is_open=True),
+            "5 runs in a row failed, the last one so: it broke",
+        ),
+        (Fitness(1), ""),
+        (Fitness(), ""),
+    ]
+
+
+def test_a_success_between_failures_starts_the_count_anew(bench: Bench) -> None:
+    for _ in range(4):
+        for _ in range(4):
+            bench.run(4, FailureKind.MODEL, "it broke")
+        bench.run(4)
+
+    assert bench.said == []
