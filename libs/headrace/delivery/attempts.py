@@ -62,6 +62,9 @@ class Toll(Enum):
     BEHIND = 3
     """The same, but another batch lay ahead of it, which is likelier to blame: who was
     alone pays nothing."""
+    LAPSE = 4
+    """An attempt: its lease lapsed although the worker is heard, which a slow machine
+    does to everyone."""
 
 
 class Failed(NamedTuple):
@@ -287,8 +290,10 @@ class Attempts:
         is_lost = toll in {Toll.WORKER, Toll.BEHIND}
         entry.losses += is_lost
         entry.suspect |= entry.losses >= LOSSES_TO_SUSPECT
-        may_be_cleared = is_lost and entry.suspect and not entry.is_alone
-        is_last = attempt > self._limits.attempts_max(bulk=bulk) and not may_be_cleared
+        is_last = attempt > self._limits.attempts_max(bulk=bulk)
+        if is_last and not entry.is_alone and (is_lost or toll is Toll.LAPSE):
+            # Its company may be to blame.
+            entry.suspect, is_last = True, False
         is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
         if is_last or is_killer:
             killed = is_lost and entry.suspect

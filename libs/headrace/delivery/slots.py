@@ -277,7 +277,7 @@ class Slots:
             is_heard = self._is_heard(slot)
             if slot.was_heard and not is_heard:
                 self._alarm("slot.silent", slot, held=len(slot.held))
-                self._lapse(slot, list(slot.held.values()), now_us)
+                self._lapse(slot, list(slot.held.values()), now_us, Toll.WORKER)
             elif is_heard and not slot.was_heard and not slot.is_usable:
                 slot.asked_at_us = now_us
             slot.was_heard = is_heard
@@ -288,7 +288,7 @@ class Slots:
             ]
             if lapsed and leases_run:
                 self._alarm("lease.lapsed", slot, batch=lapsed[0].batch)
-                self._lapse(slot, lapsed, now_us)
+                self._lapse(slot, lapsed, now_us, Toll.LAPSE)
             self._leases_stand |= bool(lapsed) and not leases_run
             if self._ask_again_at_us(slot) <= now_us:
                 self.ask(slot, now_us)
@@ -363,14 +363,16 @@ class Slots:
             if entry.flies_in(flight.batch):
                 self._attempts.retry(entry, now_us, toll, avoid=slot.number)
 
-    def _lapse(self, slot: Slot, flights: list[Flight], now_us: int) -> None:
+    def _lapse(
+        self, slot: Slot, flights: list[Flight], now_us: int, toll: Toll
+    ) -> None:
         """The members are tried elsewhere; the credit stays taken until the slot has
         said what it holds: it may be frozen with the batch in its hands."""
         first = next(iter(slot.held.values()), None)
         for flight in flights:
             flight.is_lapsed = True
-            toll = Toll.WORKER if flight is first else Toll.BEHIND
-            self._retry(slot, flight, now_us, toll)
+            own = toll if flight is first else _behind(toll)
+            self._retry(slot, flight, now_us, own)
         self.ask(slot, now_us)
 
     def _alarm(self, event: str, slot: Slot, **facts: str | int) -> None:
