@@ -16,6 +16,7 @@ from headrace.delivery.decisions import (
     FetchPositions,
     PausePartition,
     ReadCompletions,
+    ReadKeys,
     ReadRequests,
     ReadToEnds,
     Rejoin,
@@ -32,6 +33,7 @@ from headrace.delivery.events import Event
 from headrace.domain import Priority
 from headrace.telemetry import LogEvent, get_log
 from headrace.wire.topics import PRIORITIES, Topics
+from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
 from services.batch_former.lanes import Lanes, OwnedLane, Route
 from services.batch_former.measuring import Measuring
@@ -57,6 +59,7 @@ class Acting:
         writing: Writing,
         measuring: Measuring,
         admin: Admin,
+        keys: AnsweredKeys,
     ) -> None:
         self._topics = topics
         self._lanes = lanes
@@ -66,6 +69,7 @@ class Acting:
         self._writing = writing
         self._measuring = measuring
         self._admin = admin
+        self._keys = keys
         self._log = get_log()
         self.rejoins = False
 
@@ -114,6 +118,7 @@ class Acting:
         decision: FetchPositions
         | ReadRequests
         | ReadCompletions
+        | ReadKeys
         | ReadToEnds
         | StopReading
         | PausePartition
@@ -126,6 +131,8 @@ class Acting:
                 self._read_requests(owned, positions)
             case ReadCompletions(position=position):
                 self._read_completions(owned, position)
+            case ReadKeys():
+                self._keys.read(owned.lane, owned.term)
             case ReadToEnds():
                 owned.is_catching_up = True
                 owned.ends = None

@@ -15,6 +15,7 @@ from headrace.delivery.events import (
     CommitOutcome,
     DrainRequested,
     GapNoticed,
+    KeysRead,
     Lost,
     PositionsFetched,
     Revoked,
@@ -238,7 +239,7 @@ class Loop:
             self._acting.tell(owned, Lost(), self._now_us)
 
     def _answer(
-        self, owned: OwnedLane | None, event: CommitEnded | PositionsFetched
+        self, owned: OwnedLane | None, event: CommitEnded | PositionsFetched | KeysRead
     ) -> None:
         if isinstance(event, CommitEnded):
             self._published.committed(event.outcome)

@@ -50,6 +50,7 @@ from headrace.telemetry import (
 from headrace.wire import Claim, RequestDecoder, base_topics
 from services.batch_former.acting import Acting
 from services.batch_former.addresses import ReplyAddresses
+from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
 from services.batch_former.deadletters import DeadLetters
 from services.batch_former.early import EarlyRequests
@@ -153,6 +154,15 @@ class _Former:
         self._make_telemetry()
         self._make_readers()
         self._make_producers()
+        self._keys = AnsweredKeys(
+            self._topics,
+            admin,
+            partial(self._reader, "keys"),
+            self._inbox,
+            memory_us=settings.bus.key_memory_s * 1_000_000,
+            clock=self._clock,
+            log_clock=self._log_clock,
+        )
         self._acting = self._make_acting(admin)
         self._intake = self._make_intake(admin)
 
@@ -289,6 +299,7 @@ class _Former:
             writing=writing,
             measuring=self._measuring,
             admin=admin,
+            keys=self._keys,
         )
 
     def _make_intake(self, admin: KafkaAdmin) -> Intake:
@@ -321,7 +332,9 @@ class _Former:
             worker_slots=range(lane, bus.worker_slots, bus.lanes),
             topics=self._topics,
             scheduler=scheduler,
-            limits=self._settings.delivery,
+            limits=self._settings.delivery.model_copy(
+                update={"key_memory_us": bus.key_memory_s * 1_000_000}
+            ),
         )
         return OwnedLane(lane, term, core, scheduler)
 
@@ -361,6 +374,7 @@ class _Former:
         self._orders.start()
         self._answers.start()
         self._dead_letters.start()
+        self._keys.start()
         self._models.start()
         self._status.start()
         self._heartbeat.start()
@@ -374,6 +388,7 @@ class _Former:
         self._models.stop()
         self._status.stop()
         self._dead_letters.stop()
+        self._keys.stop()
         self._orders.stop(FLUSH_S)
         self._answers.stop(FLUSH_S)
         self._heartbeat.stop()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.broker import LogRange, Record, TopicPartition
-from headrace.delivery.events import CommitEnded, PositionsFetched
+from headrace.delivery.events import CommitEnded, KeysRead, PositionsFetched
 from services.batch_former.inbox import Channel
 
 __all__ = [
@@ -96,11 +96,11 @@ class LanesLost(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The group thread's answer to a lane that held the lane's ``term``."""
+    """A thread's answer to a lane that held the lane's ``term``."""
 
     lane: int
     term: int
-    event: CommitEnded | PositionsFetched
+    event: CommitEnded | PositionsFetched | KeysRead
 
 
 class Ended(NamedTuple):

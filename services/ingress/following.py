@@ -33,6 +33,7 @@ class Follower:
         self._report = fail
         self._ends: dict[TopicPartition, int] = {}
         self._since_us: dict[str, int] = {}
+        self._unread: set[str] = set()
         self._thread = ReaderThread("kept answers", reader, self._taken, self._failed)
 
     def start(self) -> None:
@@ -45,19 +46,20 @@ class Follower:
     def follow(self, topic: str, since_us: int) -> None:
         """``topic``, which exists, from that log time on."""
         self._since_us[topic] = since_us
-        self._thread.do(lambda reader: self._assign(reader, topic))
+        self._unread.add(topic)
+        self._thread.do(self._assign_all)
+
+    def _assign_all(self, reader: Reader) -> None:
+        for topic in list(self._unread):
+            self._assign(reader, topic)
+            self._unread.discard(topic)
 
     def _assign(self, reader: Reader, topic: str) -> None:
-        try:
-            count = self._admin.partitions(topic, LOG_TIMEOUT_S)
-            partitions = [TopicPartition(topic, number) for number in range(count)]
-            since_us = self._since_us[topic]
-            firsts = reader.offsets_since(partitions, since_us, LOG_TIMEOUT_S)
-            logs = reader.log_ranges(partitions, LOG_TIMEOUT_S)
-        except BusError as error:
-            self._report(error)
-            self._thread.do(lambda reader: self._assign(reader, topic))
-            return
+        count = self._admin.partitions(topic, LOG_TIMEOUT_S)
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        since_us = self._since_us[topic]
+        firsts = reader.offsets_since(partitions, since_us, LOG_TIMEOUT_S)
+        logs = reader.log_ranges(partitions, LOG_TIMEOUT_S)
         self._ends |= {
             one: logs[one].end for one in partitions if firsts[one] < logs[one].end
         }
@@ -85,4 +87,6 @@ class Follower:
             topic = error.topic
             for one in [each for each in self._ends if each.topic == topic]:
                 del self._ends[one]
-            self._thread.do(lambda reader: self._assign(reader, topic))
+            self._unread.add(topic)
+        if self._unread:
+            self._thread.do(self._assign_all)

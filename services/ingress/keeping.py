@@ -55,7 +55,7 @@ class Ends(Protocol):
     def is_waiting(self, exchange: Exchange) -> bool: ...
 
 
-class _Sending(msgspec.Struct):
+class _Sending(msgspec.Struct, eq=False):
     """A request on its way; ``place`` once its record is acked. ``fingerprint`` is
     that of the body behind a key; empty: there is no key."""
 

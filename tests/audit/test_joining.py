@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from headrace.audit import Audit, AuditLimits, Counts, Kind, Report
@@ -355,3 +356,42 @@ def test_defaults_are_those_of_the_protocol() -> None:
     limits = AuditLimits()
 
     assert (limits.grace_us, limits.skew_us) == (250_000, 50_000)
+
+
+KEYED = f"{0:012x}8{1:019x}"
+
+
+def retried(at_ms: int, reason: str) -> list[Event]:
+    """A request under a key whose first record got an error, and its second one."""
+    first, second = asked(0, 0, id_=KEYED), asked(1, at_ms, id_=KEYED)
+    keyed = ReplyAddress("h.results.t.keyed", None)
+    error = resulted(0, 50, first.place, None)
+    return [
+        msgspec.structs.replace(first, address=keyed),
+        msgspec.structs.replace(error, reason=reason),
+        msgspec.structs.replace(second, address=keyed),
+    ]
+
+
+@pytest.mark.parametrize("at_ms", [60, 300])
+def test_a_key_may_be_asked_again_after_an_error_that_invites_it(at_ms: int) -> None:
+    events = retried(at_ms, "expired")
+    success = resulted(1, at_ms + 90, events[2].place)
+    assert report(*events, success).is_clean
+
+
+def test_a_second_request_with_a_key_has_to_end_too() -> None:
+    told = report(*retried(300, "expired"))
+    assert found(told) == {Kind.UNANSWERED: [KEYED]}
+
+
+def test_a_repetition_of_an_answered_key_has_its_answer() -> None:
+    told = report(*retried(300, "poison"))
+    assert told.is_clean
+    assert told.counts.repeated == 1
+
+
+def test_a_success_beside_an_error_that_stands_is_told() -> None:
+    events = retried(300, "poison")
+    told = report(*events, resulted(1, 390, events[2].place))
+    assert found(told) == {Kind.LATE: [KEYED]}

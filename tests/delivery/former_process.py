@@ -17,6 +17,7 @@ from headrace.delivery.decisions import (
     FetchPositions,
     PausePartition,
     ReadCompletions,
+    ReadKeys,
     ReadRequests,
     ReadToEnds,
     Rejoin,
@@ -55,7 +56,7 @@ from headrace.wire.topics import Topics
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
 from tests.delivery.process import Process
-from tests.delivery.records import BatchRecord, SyncRecord, record_read
+from tests.delivery.records import BatchRecord, SyncRecord, keys_read, record_read
 from tests.delivery.scheduler import Watched
 
 if TYPE_CHECKING:
@@ -216,18 +217,16 @@ class FormerProcess(Process):
             case WriteClaim():
                 self._produce(CLAIMS, self.uuid, self._claimed, 2 * SECOND)
             case WriteSync(slot=slot, epoch=epoch, k=k):
-                record = SyncRecord(epoch, self.uuid, k)
-                self._order(slot, epoch, record, decision.write)
+                sync = SyncRecord(epoch, self.uuid, k)
+                self._order(slot, epoch, sync, decision.write)
             case WriteBatch(dispatch=dispatch, epoch=epoch):
-                late_us = dispatch.latest_start_us
+                late = dispatch.latest_start_us
                 batch = BatchRecord(
                     batch=dispatch.batch,
                     epoch=epoch,
                     former=self.uuid,
                     incarnation=decision.incarnation,
-                    latest_start_log_us=None
-                    if late_us is None
-                    else self.log_us(late_us),
+                    latest_start_log_us=None if late is None else self.log_us(late),
                     members=dispatch.requests,
                 )
                 self._order(dispatch.slot, epoch, batch, decision.write)
@@ -250,11 +249,13 @@ class FormerProcess(Process):
             case DropLane():
                 self._drop()
             case Rejoin():
-                self._rejoin_soon()
-            case Cancelled():
-                pass  # its record is the evidence
+                self.after(self.world.latency_us(), self._rejoin)
+            case ReadKeys():
+                self.after(200 * MS, partial(self._tell_keys, self._term))
             case Alarm(event=event):
                 self.world.alarms.append(event)
+            case Cancelled():
+                pass  # its record is the evidence
             case _:
                 self._change_reading(decision)
 
@@ -291,8 +292,9 @@ class FormerProcess(Process):
             case _:
                 assert_never(decision)
 
-    def _rejoin_soon(self) -> None:
-        self.after(self.world.latency_us(), self._rejoin)
+    def _tell_keys(self, term: int) -> None:
+        if term == self._term:
+            self.tell(keys_read(self.world.log.records, self.now_us()))
 
     def _drop(self) -> None:
         assert self.lane is not None

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.delivery.events import CancelRead, RequestRead, RequestRejected
-from headrace.domain import Reason, ReplyAddress, Request, Source
+from headrace.delivery.events import (
+    CancelRead,
+    KeysRead,
+    RequestRead,
+    RequestRejected,
+)
+from headrace.domain import (
+    Reason,
+    ReplyAddress,
+    Request,
+    Source,
+    Terminal,
+    is_final,
+)
 from headrace.wire.topics import Topics
+from tests.delivery.builders import TOPICS
 
 if TYPE_CHECKING:
     from tests.delivery.process import Process
 
-__all__ = ["Ask", "BatchRecord", "Cancel", "Reply", "SyncRecord", "record_read"]
+__all__ = [
+    "Ask",
+    "BatchRecord",
+    "Cancel",
+    "Reply",
+    "SyncRecord",
+    "keys_read",
+    "record_read",
+]
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -58,6 +80,20 @@ class BatchRecord(msgspec.Struct, frozen=True):
     incarnation: int
     latest_start_log_us: int | None
     members: tuple[Request, ...]
+
+
+def keys_read(
+    log: Mapping[tuple[str, int], Iterable[Reply | Terminal]], now_us: int
+) -> KeysRead:
+    """What a former finds among the kept answers, later than it may at most: what it
+    reads beyond the end of its question's time can only be answers."""
+    ended = []
+    for record in log.get((TOPICS.results("t", "keyed"), 0), ()):
+        if isinstance(record, Reply):
+            ended += [(each, now_us) for each in record.ids]
+        elif is_final(record.reason):
+            ended.append((record.id, now_us))
+    return KeysRead(tuple(ended))
 
 
 def record_read(

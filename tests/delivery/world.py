@@ -18,6 +18,7 @@ from random import Random
 from headrace.delivery import LaneLimits, LaneState
 from headrace.delivery.events import SlotHeard, StatusAdvanced
 from headrace.domain import Priority, Reason, ReplyAddress, Scheduler
+from headrace.wire.kept import is_keyed
 from headrace.wire.topics import Topics
 from tests.delivery.broker import Coordinator, Log
 from tests.delivery.builders import MS, SECOND, TOPICS, a_version
@@ -47,6 +48,7 @@ class World:
         strikes: int | None = None,
         wreckers: bool = True,
         cancels: float = 0.1,
+        keyed: float = 0.15,
         run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
         policy: Callable[[Iterator[str]], Scheduler] | None = None,
@@ -75,6 +77,7 @@ class World:
         )
         self._wreckers = wreckers
         self._cancels = cancels
+        self._keyed = keyed
         self._policy = policy
         self.run_us = run_us
         self.memory_rows = random.choice([1, 2, 4]) if wreckers else 4
@@ -184,8 +187,26 @@ class World:
 
     # -- load
 
+    def _ask_by_key(self) -> None:
+        """A few requests with one key, perhaps of different priorities."""
+        random = self.random
+        number = self.next_id()
+        ask = Ask(
+            id=f"{number:012x}8{number:019x}",
+            deadline_log_us=self.now_us + random.choice([2, 10, 60]) * SECOND,
+            reply_to=ReplyAddress(TOPICS.results("t", "keyed"), None),
+        )
+        for _ in range(random.randint(1, 4)):
+            priority = random.choice(list(Priority))
+            number = Topics.request_partition(0, priority)
+            again = partial(self._again, (TOPICS.requests("m"), number), ask)
+            self.after(random.randrange(4 * SECOND), again)
+
     def _ask(self) -> None:
         random = self.random
+        if random.random() < self._keyed:
+            self._ask_by_key()
+            return
         priority = random.choice(list(Priority))
         partition = (TOPICS.requests("m"), Topics.request_partition(0, priority))
         bulk = priority is Priority.BULK
@@ -270,11 +291,11 @@ class World:
         return [each for each, reasons in ends if spent & set(reasons)]
 
     def run_twice(self) -> list[str]:
-        """Good requests with one record that ran more than once."""
+        """Good requests with one record, or with a key, that ran more than once."""
         asks = [ask for asks in self.history.asked.values() for ask in asks]
         once = Counter(ask.id for ask in asks if ask.kind == "good")
         return [
             each
             for each, records in once.items()
-            if records == 1 and self.history.runs[each] > 1
+            if (records == 1 or is_keyed(each)) and self.history.runs[each] > 1
         ]

@@ -30,7 +30,8 @@ from headrace.audit.events import (
 from headrace.audit.findings import Findings
 from headrace.audit.limits import AuditLimits
 from headrace.audit.report import Counts, Kind, Report, Suspect
-from headrace.domain import ReplyAddress, Source
+from headrace.domain import Reason, ReplyAddress, Source, is_final
+from headrace.wire import is_keyed
 
 __all__ = ["Audit"]
 
@@ -66,6 +67,18 @@ class _Life:
         self.is_replied = False
         self.ran_us: int | None = None
         self.committed_past = False
+
+    @property
+    def may_be_asked_again(self) -> bool:
+        """Whether its error ends those who waited, and not its idempotency key."""
+        return is_keyed(self.asked.id) and self.error in _RETRIED
+
+    @property
+    def has_let_go(self) -> bool:
+        return self.digest is None and self.may_be_asked_again
+
+
+_RETRIED = frozenset(reason.value for reason in Reason if not is_final(reason))
 
 
 class Audit:
@@ -205,7 +218,11 @@ class Audit:
         key = (asked.tenant, asked.id)
         if asked.made_by_us and not asked.redriven:
             for life in reversed(self._lives.get(key, ())):
-                if life.asked.made_by_us and life.asked.address == asked.address:
+                if (
+                    life.asked.made_by_us
+                    and life.asked.address == asked.address
+                    and not life.has_let_go
+                ):
                     self._join(life, asked.place)
                     return
         if self._unsettled >= self._limits.unsettled_max:
@@ -280,7 +297,7 @@ class Audit:
                 )
             life.error = life.error or reason
         elif life.digest is None:
-            if life.error:
+            if life.error and not life.may_be_asked_again:
                 text = f"a success beside an error ({life.error})"
                 self._findings.add(Kind.LATE, life.asked, text)
             life.digest = digest

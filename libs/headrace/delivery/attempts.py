@@ -21,7 +21,7 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from headrace.delivery.budget import RetryBudget
-from headrace.delivery.ledger import Entry, EntryState, Ledger
+from headrace.delivery.ledger import Entry, EntryState, Keyed, Ledger
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.verdicts import Verdicts
 from headrace.domain import (
@@ -107,7 +107,7 @@ class Attempts:
         """The lane is ACTIVE: hand over what is queued."""
         self._is_open = True
         for entry in list(self._ledger.entries()):
-            if entry.state is EntryState.QUEUED:
+            if entry.state is EntryState.QUEUED and entry.keyed is not Keyed.WAITING:
                 self.enqueue(entry, now_us)
 
     def close(self, now_us: int) -> None:
@@ -177,12 +177,16 @@ class Attempts:
         the census, when the scheduler had it."""
         if self._is_open:
             self.tell(Withdrawn(entry.request.key), now_us)
+        if entry.keyed is not None:
+            entry.keyed = Keyed.ASKED
         self.fly(entry, batch, now_us)
 
     def settle(self, entry: Entry, done_offset: int, now_us: int) -> None:
         """A worker has written its success, whatever we thought of it."""
         if entry.state is EntryState.QUEUED and self._is_open:
             self.tell(Withdrawn(entry.request.key), now_us)
+        if entry.keyed is not None:
+            entry.keyed = Keyed.ASKED
         self._ledger.settle(entry, done_offset)
 
     def settle_at(self, source: Source, done_offset: int, now_us: int) -> None:

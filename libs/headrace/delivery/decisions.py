@@ -17,6 +17,7 @@ __all__ = [
     "FetchPositions",
     "PausePartition",
     "ReadCompletions",
+    "ReadKeys",
     "ReadRequests",
     "ReadToEnds",
     "Rejoin",
@@ -74,6 +75,13 @@ class ReadCompletions(msgspec.Struct, frozen=True):
 
     lane: int
     position: int
+
+
+class ReadKeys(msgspec.Struct, frozen=True):
+    """Read which requests with an idempotency key have had a final answer, while keys
+    are remembered and up to the present end; answered by ``KeysRead``."""
+
+    lane: int
 
 
 class ReadToEnds(msgspec.Struct, frozen=True):
@@ -168,6 +176,7 @@ Decision = (
     | Commit
     | ReadRequests
     | ReadCompletions
+    | ReadKeys
     | ReadToEnds
     | StopReading
     | PausePartition

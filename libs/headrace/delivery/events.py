@@ -47,6 +47,7 @@ __all__ = [
     "HeldBatch",
     "HopsMeasured",
     "Joined",
+    "KeysRead",
     "Left",
     "Lost",
     "MemberStatus",
@@ -136,6 +137,12 @@ class VersionsChanged(msgspec.Struct, frozen=True):
     served: tuple[ServedVersion, ...]
 
 
+class KeysRead(msgspec.Struct, frozen=True):
+    """The answer to ``ReadKeys``: ids, and when each was answered."""
+
+    ended: tuple[tuple[str, int], ...]
+
+
 class ReadingLost(msgspec.Struct, frozen=True):
     """A request partition's position lies outside its log, which now reaches from
     ``log_start`` to ``log_end``; its reading has stopped."""
@@ -214,6 +221,7 @@ Event = (
     | RequestRejected
     | CancelRead
     | ReadingLost
+    | KeysRead
     | CompletionsLost
     | SlotHeard
     | StatusAdvanced

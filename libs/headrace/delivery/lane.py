@@ -35,6 +35,7 @@ from headrace.delivery.events import (
     Event,
     GapNoticed,
     HopsMeasured,
+    KeysRead,
     Lost,
     OwnHeartbeatRead,
     PositionsFetched,
@@ -198,7 +199,13 @@ class Lane:
             case VersionsChanged():
                 self._versions = event
                 self._work.versions_changed(event, now_us)
-            case RequestRejected() | CancelRead() | ReadingLost() | CompletionsAt():
+            case (
+                RequestRejected()
+                | CancelRead()
+                | KeysRead()
+                | ReadingLost()
+                | CompletionsAt()
+            ):
                 self._read(event, now_us)
             case CompletionsLost():
                 self._completions_lost(event, now_us)
@@ -213,7 +220,7 @@ class Lane:
 
     def _read(
         self,
-        event: RequestRejected | CancelRead | ReadingLost | CompletionsAt,
+        event: RequestRejected | CancelRead | KeysRead | ReadingLost | CompletionsAt,
         now_us: int,
     ) -> None:
         if self._state not in _READING:
@@ -223,6 +230,8 @@ class Lane:
                 self._work.partitions.rejected(event)
             case CancelRead():
                 self._work.cancels.read(event, now_us)
+            case KeysRead():
+                self._work.keys.read(event, now_us)
             case ReadingLost():
                 self._work.partitions.reading_lost(event, now_us)
             case CompletionsAt(position=position):

@@ -16,8 +16,9 @@ from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.watermark import PartitionLog
 from headrace.domain import Request, Source
+from headrace.wire.kept import is_keyed
 
-__all__ = ["Entry", "EntryState", "Ledger"]
+__all__ = ["Entry", "EntryState", "Keyed", "Ledger"]
 
 
 class EntryState(Enum):
@@ -28,6 +29,16 @@ class EntryState(Enum):
     VERDICT = "verdict"
     """It ends without a result: the decision is made, its evidence not yet acked."""
     SETTLED = "settled"
+
+
+class Keyed(Enum):
+    """Where a request with an idempotency key stands."""
+
+    WAITING = "waiting"
+    """Until it is known which keys were answered before this ownership."""
+    ASKED = "asked"
+    FORGOTTEN = "forgotten"
+    """Its end is no answer to a repetition."""
 
 
 class Entry:
@@ -41,6 +52,7 @@ class Entry:
         "is_alone",
         "is_cancelled",
         "is_overdue",
+        "keyed",
         "losses",
         "request",
         "sources",
@@ -70,6 +82,7 @@ class Entry:
         self.is_cancelled = False
         """Its client wants no answer: it has no next attempt."""
 
+        self.keyed: Keyed | None = None
         self.suspect = False
         """Its next attempt runs alone: a worker crashed with it on board, or two were
         lost."""
@@ -93,6 +106,9 @@ class Ledger:
         self._limits = limits
         self._out = out
         self._by_key: dict[str, Entry] = {}
+        self.settled_keys: list[str] = []
+        """Ids of requests with a key that have had a final answer, not yet taken."""
+
         # Facts about offsets that no reader has reached yet: ends of requests in
         # partitions that are not open, and the batches in which requests of the
         # predecessor still fly.
@@ -122,7 +138,11 @@ class Ledger:
         it: it was read before, is settled, or has joined another."""
         topic, partition, offset = source = request.source
         log = self.logs.get((topic, partition))
-        if log is None or not log.read(offset):
+        if log is None:
+            return None
+        if not log.read(offset):
+            if log.was_ahead and request.made_by_us and is_keyed(request.id):
+                self.settled_keys.append(request.id)
             return None
         entry = self._by_key.get(request.key)
         if entry is not None:
@@ -146,6 +166,8 @@ class Ledger:
         """The request has its evidence, for each of its offsets."""
         entry.state = EntryState.SETTLED
         del self._by_key[entry.request.key]
+        if entry.keyed is Keyed.ASKED:
+            self.settled_keys.append(entry.request.id)
         for source in entry.sources:
             topic, partition, offset = source
             log = self.logs[topic, partition]

@@ -18,10 +18,10 @@ from headrace.delivery.decisions import (
     WriteReplies,
     WriteStale,
 )
-from headrace.delivery.ledger import Entry, EntryState, Ledger
+from headrace.delivery.ledger import Entry, EntryState, Keyed, Ledger
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
-from headrace.domain import DeadLetter, Priority, Reason, Refuse, Terminal
+from headrace.domain import DeadLetter, Priority, Reason, Refuse, Terminal, is_final
 from headrace.wire.topics import Topics
 
 __all__ = ["Verdicts"]
@@ -208,6 +208,8 @@ class Verdicts:
     ) -> Terminal:
         request = entry.request
         assert request.reply_to is not None
+        if entry.keyed is not None and not is_final(reason):
+            entry.keyed = Keyed.FORGOTTEN
         return Terminal(
             id=request.id,
             tenant=request.tenant,

@@ -38,6 +38,7 @@ class PartitionLog(Generic[Entry]):
         "start",
         "takeovers",
         "topic",
+        "was_ahead",
     )
 
     def __init__(
@@ -52,6 +53,9 @@ class PartitionLog(Generic[Entry]):
         self.entries: dict[int, Entry] = {}
         self.bytes_open = 0
         self.is_paused = False
+        self.was_ahead = False
+        """Why ``read`` last said no: its end had been read before it."""
+
         self._open: deque[int] = deque()
         self._settled: dict[int, int | None] = {}
 
@@ -59,9 +63,11 @@ class PartitionLog(Generic[Entry]):
         """Take note that the record at ``offset`` is read; False: it was before, or
         its end is known already and nothing is left to do with it."""
         if offset < self.position:
+            self.was_ahead = False
             return False
         self.position = offset + 1
         if offset in self._settled:
+            self.was_ahead = True
             if self._open:
                 self._open.append(offset)
             else:

@@ -29,6 +29,7 @@ from headrace.delivery.events import (
     VersionsChanged,
     WriteEnded,
 )
+from headrace.delivery.keys import Keys
 from headrace.delivery.leases import LeaseWatch
 from headrace.delivery.ledger import EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
@@ -86,6 +87,9 @@ class Work:
             scheduler=scheduler, ledger=ledger, verdicts=verdicts, limits=limits
         )
         self.cancels = Cancels(ledger=ledger, attempts=attempts, limits=limits)
+        self.keys = Keys(
+            lane, topics, ledger=ledger, attempts=attempts, limits=limits, out=out
+        )
         self._slots = Slots(
             worker_slots,
             lane=lane,
@@ -118,6 +122,7 @@ class Work:
         self.epoch = takeover.epoch
         self.position = takeover.scan_from
         self.partitions.open(takeover.starts, is_committed=True)
+        self.keys.scan()
         self._slots.is_scanning = True
         self._slots.ask_all(now_us)
 
@@ -158,8 +163,13 @@ class Work:
         entry.is_overdue = event.overdue
         if self.cancels.overtook(entry, now_us):
             return
+        reply_to = event.request.reply_to
+        if reply_to is not None and reply_to.partition is None:
+            self.keys.mark(entry)
         batch = self.ledger.landed(event.request.source)
         if batch is None or not self._slots.adopt(entry, batch, now_us):
+            if entry.keyed is not None and self.keys.holds(entry, now_us):
+                return
             self._attempts.enqueue(entry, now_us)
             if self._attempts.decided:
                 self._carry_out(now_us)
@@ -236,6 +246,8 @@ class Work:
             if confirming.is_needed:
                 return
         self._slots.on_time(now_us)
+        if self.ledger.settled_keys:
+            self.keys.remember_settled(now_us)
         self._attempts.end_backoffs(now_us)
         self._slots.tell_scheduler(now_us)
         if is_tick and self._attempts.scheduler_is_due(now_us):

@@ -1,0 +1,169 @@
+"""Idempotency keys (§9): one run and one answer while they are remembered."""
+
+import msgspec
+import pytest
+
+from headrace.delivery.decisions import (
+    Decision,
+    ReadKeys,
+    WriteBatch,
+    WriteReplies,
+)
+from headrace.delivery.events import KeysRead
+from headrace.domain import (
+    HeldBatch,
+    MemberStatus,
+    Priority,
+    Reason,
+    ReplyAddress,
+    Request,
+)
+from tests.delivery.builders import (
+    SECOND,
+    TOPICS,
+    a_partition,
+    a_request,
+    a_source,
+)
+from tests.delivery.desk import Desk, batches_in, found
+
+KEPT = ReplyAddress(TOPICS.results("t", "keyed"), None)
+ID = f"{0:012x}8{1:019x}"
+
+
+def keyed(offset: int, **changes: object) -> Request:
+    request = a_request(offset, id=ID, reply_to=KEPT)
+    return msgspec.structs.replace(request, **changes)
+
+
+def a_desk(*, is_read: bool = True) -> Desk:
+    desk = Desk(slots=2, cap=1, batch_max=4)
+    said = desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
+    assert found(said, ReadKeys) == [ReadKeys(0)]
+    if is_read:
+        desk.tell(KeysRead(()))
+    return desk
+
+
+def unsettled(desk: Desk) -> int:
+    return desk.lane.unsettled()[a_source(0)[:2]]
+
+
+def ask(desk: Desk, request: Request) -> list[WriteBatch]:
+    return batches_in(desk.read(request))
+
+
+def test_a_repetition_is_settled_unrun_while_its_key_is_remembered() -> None:
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    assert ask(desk, keyed(1)) == []
+    desk.done(batch)
+    assert unsettled(desk) == 0
+
+    assert ask(desk, keyed(2)) == []
+    assert unsettled(desk) == 0
+    assert desk.all(WriteReplies) == []
+    desk.let_pass(desk.limits.commit_us)
+    assert desk.watermark()[0] == 3
+
+
+def test_a_key_is_forgotten_in_its_time_however_often_it_came() -> None:
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.done(batch)
+
+    desk.let_pass(desk.limits.key_memory_us - 10 * SECOND)
+    assert ask(desk, keyed(1)) == []
+    desk.let_pass(20 * SECOND)
+    assert len(ask(desk, keyed(2))) == 1
+
+
+def test_the_memory_of_a_key_begins_with_its_answer() -> None:
+    """And not with the next request that has any key."""
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.done(batch)
+    desk.let_pass(desk.limits.key_memory_us + SECOND)
+
+    assert len(ask(desk, keyed(1))) == 1
+
+
+def test_an_error_that_is_the_requests_own_is_remembered() -> None:
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.done(batch, MemberStatus.FINAL, "poison")
+    for write in desk.all(WriteReplies):
+        desk.ended(write.write)
+    assert ask(desk, keyed(1)) == []
+
+
+def test_an_error_that_invites_a_retry_is_not_remembered() -> None:
+    desk = a_desk()
+    deadline_us = desk.now_us + SECOND
+    desk.silent |= {0, 1}
+    desk.let_pass(2 * SECOND)
+    assert ask(desk, keyed(0, deadline_us=deadline_us)) == []
+    (replies,) = desk.all(WriteReplies)
+    assert replies.terminals[0].reason is Reason.EXPIRED
+    desk.ended(replies.write)
+    assert unsettled(desk) == 0
+
+    desk.silent.clear()
+    desk.let_pass(2 * SECOND)
+    for slot in (0, 1):
+        desk.report(slot)
+    assert len(ask(desk, keyed(1))) == 1
+
+
+def test_nothing_with_a_key_runs_before_the_answers_are_read() -> None:
+    desk = a_desk(is_read=False)
+    assert ask(desk, keyed(0)) == []
+    assert len(ask(desk, a_request(1))) == 1
+    other = keyed(2, id=ID[:-1] + "2", key="other")
+    assert ask(desk, other) == []
+
+    said: list[Decision] = desk.tell(KeysRead(((ID, desk.now_us - SECOND),)))
+    (batch,) = batches_in([*said, *desk.tick()])
+
+    assert [each.id for each in batch.dispatch.requests] == [other.id]
+    assert unsettled(desk) == 2
+
+
+def test_what_was_answered_too_long_ago_runs_anew() -> None:
+    desk = a_desk(is_read=False)
+    desk.let_pass(desk.limits.key_memory_us)
+    desk.tell(KeysRead(((ID, 0),)))
+    assert len(ask(desk, keyed(0))) == 1
+
+
+def test_what_flies_already_is_adopted_and_not_run_again() -> None:
+    desk = Desk(slots=1, cap=1)
+    desk.take([a_partition(log_end=9, committed=0)])
+    desk.read(keyed(0))
+    desk.report(0, held=[HeldBatch("theirs", (a_source(0),))])
+    said = desk.tell(KeysRead(()))
+    assert batches_in([*said, *desk.tick()]) == []
+    assert desk.all(WriteBatch) == []
+
+
+def test_an_end_that_was_read_before_its_request_is_remembered() -> None:
+    desk = a_desk()
+    desk.done_elsewhere(a_source(0))
+    assert ask(desk, keyed(0)) == []
+    assert ask(desk, keyed(1)) == []
+    assert unsettled(desk) == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        a_request(1, id=ID),
+        keyed(1, made_by_us=False, key="by hand"),
+        keyed(1, reply_to=ReplyAddress(TOPICS.results("t", "job"), None), key="job"),
+    ],
+)
+def test_an_id_alone_is_no_key(request_: Request) -> None:
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.done(batch)
+    assert len(ask(desk, request_)) == 1

@@ -1,0 +1,177 @@
+"""The same idempotency key gets the same answer, and its request runs once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from headrace.broker import KafkaConnection, records_since
+from headrace.wire import keyed_id
+from tests.end_to_end.platforms import Platform, eventually
+from tests.end_to_end.test_failures import current_pids, is_ready
+
+pytestmark = pytest.mark.kafka
+
+PATIENT = {"headrace-timeout-ms": "30000"}
+
+
+def a_body(value: float = 1.0) -> dict[str, Any]:
+    data = [value] * 4
+    one = {"name": "X", "shape": [1, 4], "datatype": "FP32", "data": data}
+    return {"id": "mine", "inputs": [one]}
+
+
+def ask(
+    url: str, key: str, model: str = "quick", value: float = 1.0, **headers: str
+) -> httpx.Response:
+    return httpx.post(
+        f"{url}/v2/models/{model}/infer",
+        json=a_body(value),
+        headers={"idempotency-key": key, **headers},
+        timeout=30,
+    )
+
+
+def runs(platform: Platform, key: str, model: str = "quick") -> int:
+    """Answers that the log keeps for the key."""
+    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
+    wanted = keyed_id("default", model, key).encode()
+    return sum(
+        record.key == wanted
+        for record in records_since(connection, lambda one: ".keyed" in one.topic)
+    )
+
+
+def test_the_same_key_gets_the_same_answer_from_any_ingress(
+    platform: Platform,
+) -> None:
+    key = uuid4().hex
+    urls = platform.document.http * 2
+    first, *others = [ask(url, key) for url in urls]
+
+    assert first.status_code == 200
+    assert first.json()["outputs"][0]["data"] == [1.0] * 4
+    for other in others:
+        assert other.content == first.content
+        for name in ("content-type", "headrace-request-id"):
+            assert other.headers[name] == first.headers[name]
+    assert runs(platform, key) == 1
+
+
+def test_duplicates_at_the_same_time_wait_for_the_first(platform: Platform) -> None:
+    key = uuid4().hex
+    urls = platform.document.http * 4
+    with ThreadPoolExecutor(len(urls)) as clients:
+        answers = list(clients.map(lambda url: ask(url, key, "paced"), urls))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers}) == 1
+    assert runs(platform, key, "paced") == 1
+
+
+def test_a_key_stands_for_one_request(platform: Platform) -> None:
+    key = uuid4().hex
+    first, second = platform.document.http
+    assert ask(first, key).status_code == 200
+    for url in (first, second):
+        other = ask(url, key, value=2.0)
+        assert (other.status_code, other.headers["headrace-reason"]) == (
+            422,
+            "key_reused",
+        )
+    assert ask(second, key).status_code == 200
+    # A key is its tenant's and its model's.
+    assert ask(first, key, value=2.0, **{"headrace-tenant": "acme"}).status_code == 200
+    assert ask(first, key, "paced", value=2.0).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e4", '"open'])
+def test_a_key_that_is_none_is_refused(platform: Platform, key: str) -> None:
+    answer = httpx.post(
+        f"{platform.url}/v2/models/quick/infer",
+        json=a_body(),
+        headers=[(b"idempotency-key", key.encode("latin-1"))],
+    )
+    assert answer.status_code == 400
+    assert "idempotency-key" in answer.json()["error"]
+
+
+def test_a_key_in_quotes_is_the_key(platform: Platform) -> None:
+    key = uuid4().hex
+    bare, quoted = ask(platform.url, key), ask(platform.url, f'"{key}"')
+    assert bare.headers["headrace-request-id"] == quoted.headers["headrace-request-id"]
+
+
+def test_an_answer_under_a_key_can_be_asked_for_later(platform: Platform) -> None:
+    key = uuid4().hex
+    at_once = ask(platform.url, key)
+    accepted = ask(platform.url, key, Prefer="respond-async")
+    assert accepted.status_code == 202
+    url = f"{platform.document.http[1]}{accepted.headers['location']}?wait=20"
+    later = platform.client.get(url)
+    assert (later.status_code, later.content) == (200, at_once.content)
+    assert runs(platform, key) == 1
+
+
+def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
+    platform: Platform,
+) -> None:
+    key = uuid4().hex
+    refused = ask(platform.url, key, "paced", **{"headrace-timeout-ms": "1"})
+    assert refused.status_code in {503, 504}
+    assert ask(platform.url, key, "paced").status_code == 200
+
+
+def test_a_killed_ingress_takes_no_answer_with_it(platform: Platform) -> None:
+    """Its client sees the connection end, and gets the answer from another."""
+    key = uuid4().hex
+    first, second = platform.document.http
+    for _ in range(20):  # so that it waits for 2 s
+        later = {"Prefer": "respond-async"}
+        platform.client.post(
+            f"{second}/v2/models/lone/infer", json=a_body(), headers=later
+        )
+    with ThreadPoolExecutor(1) as clients:
+        cut = clients.submit(ask, first, key, "lone", **PATIENT)
+        eventually(lambda: is_asked(platform, key))
+        os.kill(current_pids(platform, "ingress")[0], signal.SIGKILL)
+        with pytest.raises(httpx.TransportError):
+            cut.result(10)
+    answer = ask(second, key, "lone", **PATIENT)
+    assert answer.status_code == 200
+    assert runs(platform, key, "lone") == 1
+    eventually(lambda: is_ready(first), within_s=30)
+    again = ask(first, key, "lone")
+    assert again.content == answer.content
+
+
+def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
+    key = uuid4().hex
+    answer = ask(platform.url, key)
+    os.kill(current_pids(platform, "batch_former")[0], signal.SIGKILL)
+    # Asked at the other ingress as soon as it takes requests in again; the record
+    # reaches the former that has to know the key from the log alone.
+    later = ask(platform.document.http[1], key, Prefer="respond-async")
+    if later.status_code == 503:
+        eventually(lambda: ask(platform.document.http[1], uuid4().hex).is_success)
+        later = ask(platform.document.http[1], key, Prefer="respond-async")
+    assert later.status_code == 202
+    eventually(lambda: ask(platform.document.http[1], uuid4().hex).is_success)
+    assert ask(platform.document.http[1], key).content == answer.content
+    assert runs(platform, key) == 1
+
+
+def is_asked(platform: Platform, key: str) -> bool:
+    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
+    wanted = keyed_id("default", "paced", key).encode()
+    return any(
+        dict(record.headers).get("ce_id") == wanted
+        for record in records_since(
+            connection, lambda one: "requests.paced" in one.topic
+        )
+    )
