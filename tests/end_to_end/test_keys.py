@@ -14,11 +14,9 @@ import pytest
 from headrace.broker import KafkaConnection, records_since
 from headrace.wire import keyed_id
 from tests.end_to_end.platforms import Platform, eventually
-from tests.end_to_end.test_failures import current_pids, is_ready
+from tests.end_to_end.test_failures import current_pids
 
 pytestmark = pytest.mark.kafka
-
-PATIENT = {"headrace-timeout-ms": "30000"}
 
 
 def a_body(value: float = 1.0) -> dict[str, Any]:
@@ -127,29 +125,6 @@ def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
     assert ask(platform.url, key, "paced").status_code == 200
 
 
-def test_a_killed_ingress_takes_no_answer_with_it(platform: Platform) -> None:
-    """Its client sees the connection end, and gets the answer from another."""
-    key = uuid4().hex
-    first, second = platform.document.http
-    for _ in range(20):  # so that it waits for 2 s
-        later = {"Prefer": "respond-async"}
-        platform.client.post(
-            f"{second}/v2/models/lone/infer", json=a_body(), headers=later
-        )
-    with ThreadPoolExecutor(1) as clients:
-        cut = clients.submit(ask, first, key, "lone", **PATIENT)
-        eventually(lambda: is_asked(platform, key))
-        os.kill(current_pids(platform, "ingress")[0], signal.SIGKILL)
-        with pytest.raises(httpx.TransportError):
-            cut.result(10)
-    answer = ask(second, key, "lone", **PATIENT)
-    assert answer.status_code == 200
-    assert runs(platform, key, "lone") == 1
-    eventually(lambda: is_ready(first), within_s=30)
-    again = ask(first, key, "lone")
-    assert again.content == answer.content
-
-
 def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
     key = uuid4().hex
     answer = ask(platform.url, key)
@@ -164,14 +139,3 @@ def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
     eventually(lambda: ask(platform.document.http[1], uuid4().hex).is_success)
     assert ask(platform.document.http[1], key).content == answer.content
     assert runs(platform, key) == 1
-
-
-def is_asked(platform: Platform, key: str) -> bool:
-    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
-    wanted = keyed_id("default", "paced", key).encode()
-    return any(
-        dict(record.headers).get("ce_id") == wanted
-        for record in records_since(
-            connection, lambda one: "requests.paced" in one.topic
-        )
-    )
