@@ -9,11 +9,12 @@ from services.ingress.refusal import Refusal
 
 __all__ = ["Journal"]
 
-LINES_PER_SLICE_MAX = 20
-"""Of a tenth of a second. What is above is counted, in one line a second: a line takes
-longer than a refusal, and 200 at once held up the event loop for 10 ms."""
+LINES_AT_ONCE_MAX = 50
+LINES_PER_S = 10
+"""Failures are logged one by one up to so many at once, and so many a second in the
+long run; what is above is counted, in one line a second. Under overload a line takes
+longer than a refusal, and buries what else is to be read."""
 
-_SLICE_US = 100_000
 _SECOND_US = 1_000_000
 
 
@@ -23,8 +24,8 @@ class Journal:
     def __init__(self, clock: Clock) -> None:
         self._log = get_log()
         self._clock = clock
-        self._slice_us = 0
-        self._lines = 0
+        self._room = float(LINES_AT_ONCE_MAX)
+        self._looked_us = 0
         self._told_us = 0
         self._untold = 0
 
@@ -65,18 +66,18 @@ class Journal:
 
     def _has_room(self) -> bool:
         now_us = self._clock.now_us()
-        if now_us - self._slice_us >= _SLICE_US:
-            self._slice_us = now_us
-            self._lines = 0
-            if self._untold and now_us - self._told_us >= _SECOND_US:
-                self._log.warning("request.failed", unlogged=self._untold)
-                self._told_us = now_us
-                self._untold = 0
-        self._lines += 1
-        if self._lines <= LINES_PER_SLICE_MAX:
-            return True
-        self._untold += 1
-        return False
+        grown = (now_us - self._looked_us) * LINES_PER_S / _SECOND_US
+        self._room = min(self._room + grown, LINES_AT_ONCE_MAX)
+        self._looked_us = now_us
+        if self._untold and now_us - self._told_us >= _SECOND_US:
+            self._log.warning("request.failed", unlogged=self._untold)
+            self._told_us = now_us
+            self._untold = 0
+        if self._room < 1:
+            self._untold += 1
+            return False
+        self._room -= 1
+        return True
 
 
 def _told(refusal: Refusal) -> str:
