@@ -26,8 +26,8 @@ class Journal:
         self._clock = clock
         self._room = float(LINES_AT_ONCE_MAX)
         self._looked_us = 0
-        self._told_us = 0
         self._untold = 0
+        self._untold_since_us = 0
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
         """A request ended without a result."""
@@ -69,11 +69,12 @@ class Journal:
         grown = (now_us - self._looked_us) * LINES_PER_S / _SECOND_US
         self._room = min(self._room + grown, LINES_AT_ONCE_MAX)
         self._looked_us = now_us
-        if self._untold and now_us - self._told_us >= _SECOND_US:
+        if self._untold and now_us - self._untold_since_us >= _SECOND_US:
             self._log.warning("request.failed", unlogged=self._untold)
-            self._told_us = now_us
             self._untold = 0
         if self._room < 1:
+            if not self._untold:
+                self._untold_since_us = now_us
             self._untold += 1
             return False
         self._room -= 1
