@@ -227,7 +227,7 @@ class BatchFormer:
     def _terms(self, line: Line, start_us: int, rows_max: int, now_us: int) -> Terms:
         demand = line.demand
         hops_us = self._backlog.control_us + self._backlog.response_us
-        slots = max(len(line.slots()), 1)
+        slots = max(len(line.slots), 1)
         gate = self._settings.gate
         pressure = demand.pressure(is_sole=self._online.is_of_one_line(now_us))
         return Terms(
@@ -243,7 +243,7 @@ class BatchFormer:
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
         """The first open slot that has the version, unless the head avoids it."""
-        has = line.slots()
+        has = line.slots
         avoid = line.head(priority).request.avoid
         found: Slot | None = None
         for slot in self._slots.open():
@@ -364,16 +364,19 @@ class BatchFormer:
         self, choice: Choice, members: list[Entry], row_us: float, now_us: int
     ) -> None:
         backlogged = [bool(busy) for busy in self._backlog.busy]
-        own_us = 0.0
+        own_rows = 0
+        charged: dict[str, float] = {}
         for entry in members:
             request = entry.request
-            cost_us = row_us * request.rows
+            rows: float = request.rows
             if request.priority == choice.priority:
-                own_us += cost_us
+                own_rows += request.rows
             else:
-                cost_us *= COMPANION_CHARGE
-            self._tenants.charge(request.tenant, cost_us, now_us)
-        self._shares.served(choice.priority, int(own_us), backlogged)
+                rows *= COMPANION_CHARGE
+            charged[request.tenant] = charged.get(request.tenant, 0.0) + rows
+        for tenant, rows in charged.items():
+            self._tenants.charge(tenant, row_us * rows, now_us)
+        self._shares.served(choice.priority, int(row_us * own_rows), backlogged)
 
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
         start_us = now_us + self._backlog.control_us
@@ -408,7 +411,7 @@ class BatchFormer:
         request = entry.request
         if entry.deadline_us <= now_us:
             return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
-        has = line.slots()
+        has = line.slots
         if not any(slot.usable for slot in self._slots if slot.number in has):
             text = "no worker that has the version can be sent to"
             return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())
