@@ -339,9 +339,9 @@ class Backlog:
             and tenants.contended
             and all(tenants.is_heavy(tenant) for tenant in band.tenants())
         )
-        rows = min(len(band), line.times.rows_max)
         # Where requests are lost, long queues come first: their rows are cheaper.
-        leave_by_us = head.deadline_us - int((1 + pressure) * line.times.bound(rows))
+        run_us = line.times.bound(len(band))
+        leave_by_us = head.deadline_us - int((1 + pressure) * run_us)
         return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
 
     def _served(self, request: Request) -> ServedVersion | None:
@@ -350,7 +350,7 @@ class Backlog:
     def _new_line(self, request: Request, name: str, served: ServedVersion) -> Line:
         self._forget_idle()
         shape = key = QueueKey(request.model, request.version, request.shape)
-        if request.group:
+        if name != request.shape:
             key = shape._replace(shape=name)
         times = self._times.get(shape)
         if times is None:

@@ -29,6 +29,7 @@ from headrace.domain import (
     Withdrawn,
 )
 from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
@@ -327,38 +328,16 @@ class BatchFormer:
         )
 
     def _companions(self, choice: Choice, now_us: int) -> list[Entry]:
-        """Requests of lower priorities that ride along: a row more costs a fraction
-        of what it would cost in a batch of its own. All deadlines hold, and the
-        batch grows by no more than a bulk run may take."""
-        line, chosen = choice.line, choice.chosen
-        times = choice.times
-        rows, rows_max = chosen.rows, line.rows_max(choice.slot.number)
-        limit_us = self._online.bulk_limit_us(now_us)
-        if limit_us is not None:
-            rows_max = min(rows_max, times.rows_within(limit_us + times.bound(rows)))
-        space = self._settings.batch_bytes_max - sum(
-            entry.request.size_bytes for entry in chosen.members
+        return companions(
+            choice.line.queue.bands[choice.priority + 1 :],
+            choice.chosen,
+            choice.times,
+            self._tenants,
+            late_us=choice.start_us + self._backlog.response_us,
+            rows_max=choice.line.rows_max(choice.slot.number),
+            bytes_max=self._settings.batch_bytes_max,
+            limit_us=self._online.bulk_limit_us(now_us),
         )
-        late_us = choice.start_us + self._backlog.response_us
-        deadline_us = chosen.deadline_us
-        found: list[Entry] = []
-        for band in line.queue.bands[choice.priority + 1 :]:
-            room = rows_max - rows
-            if not band or room <= 0:
-                continue
-            for entry in band.first(room, self._tenants)[:room]:
-                request = entry.request
-                more = rows + request.rows
-                soonest_us = min(deadline_us, entry.deadline_us)
-                if (
-                    more <= rows_max
-                    and request.size_bytes <= space
-                    and late_us + times.bound(more) <= soonest_us
-                ):
-                    found.append(entry)
-                    rows, deadline_us = more, soonest_us
-                    space -= request.size_bytes
-        return found
 
     def _charge(
         self, choice: Choice, members: list[Entry], row_us: float, now_us: int
