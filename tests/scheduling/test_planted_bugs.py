@@ -133,8 +133,8 @@ BUGS = [
     Bug(
         "lower priorities ride along whatever it costs",
         "test_batching.py",
-        "former.py",
-        "                    and late_us + times.bound(more) <= soonest_us\n",
+        "companions.py",
+        "                and late_us + times.bound(more) <= soonest_us\n",
         "",
     ),
     Bug(

@@ -55,16 +55,20 @@ class Line:
         self.shape = shape
         """The key under which run times are learned; ``key`` differs from it for a
         group that keeps to itself."""
-        self.served = served
         self.times = times
         self.demand = Demand()
+        self.counts: dict[str, int] = {}
+        """Requests that wait here, by tenant."""
+
+        self.serve(served)
 
     @property
     def alone(self) -> bool:
         return self.queue.key is not self.shape
 
-    def slots(self) -> frozenset[int]:
-        return self.served.ready_slots | self.served.unloading_slots
+    def serve(self, served: ServedVersion) -> None:
+        self.served = served
+        self.slots = served.ready_slots | served.unloading_slots
 
     def rows_max(self, slot: int) -> int:
         """Most rows of a batch for this slot, by its memory."""
@@ -73,7 +77,7 @@ class Line:
     def drain_us(self) -> int:
         """How long what waits here keeps its slots busy."""
         row_us = self.times.expected(self.times.rows_max) / self.times.rows_max
-        return int(len(self.queue) * row_us / max(len(self.slots()), 1))
+        return int(len(self.queue) * row_us / max(len(self.slots), 1))
 
     def head(self, priority: int) -> Entry:
         return self.queue.bands[priority].head
@@ -91,9 +95,8 @@ class Backlog:
         """Lines with work of each priority."""
         self._versions: dict[tuple[str, str], ServedVersion] = {}
         self._times: dict[QueueKey, RunTimes] = {}
-        self._lines: dict[QueueKey, Line] = {}
+        self._lines: dict[tuple[str, str, str], Line] = {}
         self._waiting: dict[str, tuple[Line, Entry]] = {}
-        self._counts: dict[tuple[QueueKey, str], int] = {}
         self._misses: list[tuple[int, int, int, QueueKey]] = []
         self._seq = 0
 
@@ -110,28 +113,34 @@ class Backlog:
         """Queue a request; repeating it changes nothing."""
         if request.key in self._waiting:
             return None
-        served = self._versions.get((request.model, request.version))
+        name = request.shape
+        if request.group:
+            name = f"{name} group {request.group}"
+        line = self._lines.get((request.model, request.version, name))
+        served = self._served(request) if line is None else line.served
         if served is None:
             text = "no worker has the version any more"
             return Refuse(request, Reason.MODEL_UNAVAILABLE, text)
         if request.rows > served.max_batch:
             text = f"{request.rows} rows, and the model runs at most {served.max_batch}"
             return Refuse(request, Reason.INVALID, text)
-        line = self._line(request, served)
-        part = (line.queue.key, request.tenant)
-        count = self._counts.get(part, 0)
+        if line is None:
+            line = self._new_line(request, name, served)
+        count = line.counts.get(request.tenant, 0)
         online = request.deadline_us is not None
         if online and count >= self._settings.queue_requests_max:
             text = f"{count} requests of the tenant wait already"
             return Refuse(request, Reason.QUEUE_FULL, text, line.drain_us())
-        self._counts[part] = count + 1
+        line.counts[request.tenant] = count + 1
         self._seq += 1
         entry = line.queue.push(request, self._seq)
         self._waiting[request.key] = (line, entry)
-        self.busy[request.priority][line.queue.key] = line
         self._tenants.enqueued(request.tenant)
         line.demand.arrived(request, now_us)
-        if line.head(request.priority) is entry:
+        band = line.queue.bands[request.priority]
+        if band.head is entry:
+            if len(band) == 1:
+                self.busy[request.priority][line.queue.key] = line
             self._watch(line, request.priority)
         return None
 
@@ -143,16 +152,17 @@ class Backlog:
 
     def remove(self, line: Line, entries: list[Entry]) -> None:
         """Take queued entries of one line out."""
-        line.queue.remove(entries)
+        gone: dict[str, int] = {}
         for entry in entries:
             request = entry.request
             del self._waiting[request.key]
-            self._tenants.dequeued(request.tenant)
-            part = (line.queue.key, request.tenant)
-            self._counts[part] -= 1
-            if not self._counts[part]:
-                del self._counts[part]
-        for priority in {entry.request.priority for entry in entries}:
+            gone[request.tenant] = gone.get(request.tenant, 0) + 1
+        for tenant, count in gone.items():
+            self._tenants.dequeued(tenant, count)
+            line.counts[tenant] -= count
+            if not line.counts[tenant]:
+                del line.counts[tenant]
+        for priority in line.queue.remove(entries):
             if line.queue.bands[priority]:
                 self._watch(line, priority)
             else:
@@ -170,9 +180,9 @@ class Backlog:
         resized = before is not None and before.max_batch != served.max_batch
         ended: list[Refuse] = []
         for key, line in list(self._lines.items()):
-            if (key.model, key.version) != name:
+            if key[:2] != name:
                 continue
-            line.served = served
+            line.serve(served)
             if gone:
                 ended += self._end(line)
                 self._lines.pop(key, None)
@@ -322,29 +332,30 @@ class Backlog:
         band = line.queue.bands[priority]
         head = band.head
         tenants = self._tenants
+        pressure = line.demand.pressure()
         # Whose own losses he could end by asking for less gives way to the others.
         aside = (
-            tenants.contended
-            and line.demand.pressure() > 0
+            pressure > 0
+            and tenants.contended
             and all(tenants.is_heavy(tenant) for tenant in band.tenants())
         )
-        rows = min(len(band), line.times.rows_max)
         # Where requests are lost, long queues come first: their rows are cheaper.
-        weight = 1 + line.demand.pressure()
-        leave_by_us = head.deadline_us - int(weight * line.times.bound(rows))
+        run_us = line.times.bound(len(band))
+        leave_by_us = head.deadline_us - int((1 + pressure) * run_us)
         return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
 
-    def _line(self, request: Request, served: ServedVersion) -> Line:
+    def _served(self, request: Request) -> ServedVersion | None:
+        return self._versions.get((request.model, request.version))
+
+    def _new_line(self, request: Request, name: str, served: ServedVersion) -> Line:
+        self._forget_idle()
         shape = key = QueueKey(request.model, request.version, request.shape)
-        if request.group:
-            key = shape._replace(shape=f"{request.shape} group {request.group}")
-        line = self._lines.get(key)
-        if line is None:
-            self._forget_idle()
-            times = self._times.get(shape)
-            if times is None:
-                times = self._times[shape] = self._new_times(served)
-            line = self._lines[key] = Line(key, shape, served, times)
+        if name != request.shape:
+            key = shape._replace(shape=name)
+        times = self._times.get(shape)
+        if times is None:
+            times = self._times[shape] = self._new_times(served)
+        line = self._lines[key] = Line(key, shape, served, times)
         return line
 
     def _forget_idle(self) -> None:

@@ -40,6 +40,8 @@ class Demand:
         self._budget_us: int | None = None
         self._budget_at_us = -WINDOW_US
         self._lost_part = 0.0
+        self._pressure = 0.0
+        self._pressure_sole = 0.0
         self.batch_rows = 1.0
         """Rows of recent online batches, on average."""
 
@@ -66,13 +68,12 @@ class Demand:
         if rows:
             weight = min(rows / (SETTLED_MEMORY * self.batch_rows), 1.0)
             self._lost_part += (lost / rows - self._lost_part) * weight
+            self._pressure = self._above(LOSS_MIN, LOSS_FULL)
+            self._pressure_sole = self._above(LOSS_MIN_SOLE, LOSS_FULL_SOLE)
 
     def pressure(self, *, is_sole: bool = False) -> float:
         """How far the queue is from serving what it is asked for, from 0 to 1."""
-        least, full = LOSS_MIN, LOSS_FULL
-        if is_sole:
-            least, full = LOSS_MIN_SOLE, LOSS_FULL_SOLE
-        return min(max((self._lost_part - least) / (full - least), 0.0), 1.0)
+        return self._pressure_sole if is_sole else self._pressure
 
     def rows_per_us(self, now_us: int) -> float:
         if now_us - self._since_us >= WINDOW_US:
@@ -115,6 +116,9 @@ class Demand:
 
         sizes = range(staggered + 1, times.rows_max + 1)
         return staggered + bisect_right(sizes, spare_us, key=gathered_us)
+
+    def _above(self, least: float, full: float) -> float:
+        return min(max((self._lost_part - least) / (full - least), 0.0), 1.0)
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us

@@ -36,8 +36,8 @@ class TenantClocks:
             self._clock[tenant] = max(self._clock.get(tenant, 0.0), floor)
         self._queued[tenant] = queued + 1
 
-    def dequeued(self, tenant: str) -> None:
-        queued = self._queued[tenant] - 1
+    def dequeued(self, tenant: str, count: int) -> None:
+        queued = self._queued[tenant] - count
         if queued:
             self._queued[tenant] = queued
             return

@@ -29,6 +29,7 @@ from headrace.domain import (
     Withdrawn,
 )
 from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
@@ -227,7 +228,7 @@ class BatchFormer:
     def _terms(self, line: Line, start_us: int, rows_max: int, now_us: int) -> Terms:
         demand = line.demand
         hops_us = self._backlog.control_us + self._backlog.response_us
-        slots = max(len(line.slots()), 1)
+        slots = max(len(line.slots), 1)
         gate = self._settings.gate
         pressure = demand.pressure(is_sole=self._online.is_of_one_line(now_us))
         return Terms(
@@ -243,7 +244,7 @@ class BatchFormer:
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
         """The first open slot that has the version, unless the head avoids it."""
-        has = line.slots()
+        has = line.slots
         avoid = line.head(priority).request.avoid
         found: Slot | None = None
         for slot in self._slots.open():
@@ -327,53 +328,34 @@ class BatchFormer:
         )
 
     def _companions(self, choice: Choice, now_us: int) -> list[Entry]:
-        """Requests of lower priorities that ride along: a row more costs a fraction
-        of what it would cost in a batch of its own. All deadlines hold, and the
-        batch grows by no more than a bulk run may take."""
-        line, chosen = choice.line, choice.chosen
-        times = choice.times
-        rows, rows_max = chosen.rows, line.rows_max(choice.slot.number)
-        limit_us = self._online.bulk_limit_us(now_us)
-        if limit_us is not None:
-            rows_max = min(rows_max, times.rows_within(limit_us + times.bound(rows)))
-        space = self._settings.batch_bytes_max - sum(
-            entry.request.size_bytes for entry in chosen.members
+        return companions(
+            choice.line.queue.bands[choice.priority + 1 :],
+            choice.chosen,
+            choice.times,
+            self._tenants,
+            late_us=choice.start_us + self._backlog.response_us,
+            rows_max=choice.line.rows_max(choice.slot.number),
+            bytes_max=self._settings.batch_bytes_max,
+            limit_us=self._online.bulk_limit_us(now_us),
         )
-        late_us = choice.start_us + self._backlog.response_us
-        deadline_us = chosen.deadline_us
-        found: list[Entry] = []
-        for band in line.queue.bands[choice.priority + 1 :]:
-            room = rows_max - rows
-            if not band or room <= 0:
-                continue
-            for entry in band.first(room, self._tenants)[:room]:
-                request = entry.request
-                more = rows + request.rows
-                soonest_us = min(deadline_us, entry.deadline_us)
-                if (
-                    more <= rows_max
-                    and request.size_bytes <= space
-                    and late_us + times.bound(more) <= soonest_us
-                ):
-                    found.append(entry)
-                    rows, deadline_us = more, soonest_us
-                    space -= request.size_bytes
-        return found
 
     def _charge(
         self, choice: Choice, members: list[Entry], row_us: float, now_us: int
     ) -> None:
         backlogged = [bool(busy) for busy in self._backlog.busy]
-        own_us = 0.0
+        own_rows = 0
+        charged: dict[str, float] = {}
         for entry in members:
             request = entry.request
-            cost_us = row_us * request.rows
+            rows: float = request.rows
             if request.priority == choice.priority:
-                own_us += cost_us
+                own_rows += request.rows
             else:
-                cost_us *= COMPANION_CHARGE
-            self._tenants.charge(request.tenant, cost_us, now_us)
-        self._shares.served(choice.priority, int(own_us), backlogged)
+                rows *= COMPANION_CHARGE
+            charged[request.tenant] = charged.get(request.tenant, 0.0) + rows
+        for tenant, rows in charged.items():
+            self._tenants.charge(tenant, row_us * rows, now_us)
+        self._shares.served(choice.priority, int(row_us * own_rows), backlogged)
 
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
         start_us = now_us + self._backlog.control_us
@@ -408,7 +390,7 @@ class BatchFormer:
         request = entry.request
         if entry.deadline_us <= now_us:
             return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
-        has = line.slots()
+        has = line.slots
         if not any(slot.usable for slot in self._slots if slot.number in has):
             text = "no worker that has the version can be sent to"
             return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())

@@ -129,12 +129,15 @@ class KeyQueue:
         self.bands[request.priority].push(entry)
         return entry
 
-    def remove(self, entries: Sequence[Entry]) -> None:
+    def remove(self, entries: Sequence[Entry]) -> set[Priority]:
+        """Take queued entries out, of the priorities that are returned."""
         priorities = {entry.request.priority for entry in entries}
         if len(priorities) == 1:
-            self.bands[priorities.pop()].remove(entries)
-            return
+            (priority,) = priorities
+            self.bands[priority].remove(entries)
+            return priorities
         for priority in priorities:
             self.bands[priority].remove(
                 [entry for entry in entries if entry.request.priority == priority]
             )
+        return priorities

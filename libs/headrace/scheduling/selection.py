@@ -44,6 +44,7 @@ class Selection(NamedTuple):
     """A batch that could leave. ``victims`` are given up if, and only if, it does."""
 
     members: list[Entry]
+    """In order of deadline."""
     victims: list[Entry]
     rows: int
     deadline_us: int
@@ -61,7 +62,8 @@ def select(
     the first entries fit alone (the caller has dropped what certainly misses, so
     that is a matter of a batch's size, never of a single request).
     """
-    pool = band[: _window(band, tenants, terms)]
+    window = _window(band, tenants, terms)
+    pool = band if window >= len(band) else band[:window]
     rows = _rows_available(pool, terms)
     fitting = _rows_fitting(pool[0].deadline_us, times, terms)
     victims: list[Entry] = []
@@ -82,7 +84,7 @@ def select(
         members=members,
         victims=victims,
         rows=taken,
-        deadline_us=min(entry.deadline_us for entry in members),
+        deadline_us=members[0].deadline_us,
         leaves_some=len(members) < len(pool),
     )
 
