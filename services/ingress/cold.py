@@ -6,6 +6,7 @@ is part of a name that no model has.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 from importlib.metadata import version
@@ -176,7 +177,12 @@ class _Pages:
 
     async def probed(self, request: Request) -> Response:
         path = request.url.path
-        status, content_type, body = self._probe(path)
+        # Metrics of many models take longer to write than a request may wait.
+        status, content_type, body = (
+            await asyncio.to_thread(self._probe, path)
+            if path == "/metrics"
+            else self._probe(path)
+        )
         response = Response(body, status, media_type=content_type)
         if status != HTTPStatus.OK:
             response.raw_headers += header_list(refusal_fields(self._unwell(path)))
