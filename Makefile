@@ -43,7 +43,7 @@ up: $(READY) ## start Kafka and the services (ARGS="--models DIR ...")
 down: $(READY) ## stop what `make up` started
 	@$(BIN)/headrace down $(ARGS)
 
-bench: $(READY) ## load tests, against the kept baselines (ARGS="overload --only 2x")
+bench: $(READY) ## load tests of the whole path (ARGS="overload --only 2x")
 	@$(BIN)/python -m loadtest $(ARGS)
 
 schemas: $(READY) ## write the generated files of schemas/ and headrace.wire anew
