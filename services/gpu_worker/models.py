@@ -409,9 +409,9 @@ class Models:
         self._log.info("model.unloaded", model=key.model, version=key.version)
 
     def _announce_runs(self, key: VersionKey, version: _Version) -> None:
-        if version.runnable and version.said.state is ModelState.READY:
-            if told := version.runnable.runs.told(version.said, self._clock.now_us()):
-                self._announce(key, told)
+        runs = version.runnable and version.runnable.runs
+        if runs and (told := runs.told(version.said, self._clock.now_us())):
+            self._announce(key, told)
 
     def _bury_the_dead(self) -> None:
         for slot, keys in self._around.announcements.slots().items():

@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 
 import msgspec
 
+from headrace.domain import ModelState
 from headrace.wire import Announcement
 
 __all__ = ["RunMemory"]
@@ -71,8 +72,8 @@ class RunMemory:
         return told
 
     def told(self, said: Announcement, now_us: int) -> Announcement | None:
-        """``said`` with the news; None when there is none."""
-        runs = self.news(now_us)
+        """``said`` with the news; None without any, or while the slot is not asked."""
+        runs = self.news(now_us) if said.state is ModelState.READY else None
         if runs is None:
             return None
         return msgspec.structs.replace(said, recent_runs=runs)
