@@ -10,7 +10,7 @@ from tests.chaos.faults import Fault, Kind
 from tests.chaos.history import Ask
 from tests.chaos.stand import Stand
 
-__all__ = ["Recovery", "under_load", "watch"]
+__all__ = ["LIMIT_MS", "Recovery", "under_load", "watch"]
 
 LIMIT_MS = 5_000
 NOTICED_US = 1_000_000
