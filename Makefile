@@ -49,7 +49,7 @@ down: $(READY) ## stop what `make up` started
 bench: $(READY) ## load tests of the whole path (ARGS="overload --only 2x")
 	@$(BIN)/python -m loadtest $(ARGS)
 
-schemas: $(READY) ## write the generated files of schemas/ and headrace.wire anew
+schemas: $(READY) ## write anew what is generated from schemas/ and settings
 	@$(BIN)/python schemas/generate.py
 
 lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions)

@@ -15,6 +15,8 @@ class HttpSettings(BaseModel, frozen=True, extra="forbid"):
     """Where the ingress listens."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
+
     port: int = Field(default=8000, ge=0, le=65_535)
     """0: any free port; the log says which."""
 
