@@ -12,7 +12,7 @@ READY := .venv/.ready
 SOURCES := libs loadtest schemas services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format up down bench schemas lock
+.PHONY: help setup demo test chaos check format up down bench schemas lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,9 @@ demo: $(READY) ## start everything, send real inputs to real models, print figur
 
 test: $(READY) ## run the tests, with an Apache Kafka of their own
 	@$(BIN)/pytest $(ARGS)
+
+chaos: $(READY) ## break everything under load, over and over (ARGS="--seed N")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, tidiness
 	@$(BIN)/ruff format --check --quiet --diff $(SOURCES)
@@ -43,10 +46,10 @@ up: $(READY) ## start Kafka and the services (ARGS="--models DIR ...")
 down: $(READY) ## stop what `make up` started
 	@$(BIN)/headrace down $(ARGS)
 
-bench: $(READY) ## load tests, against the kept baselines (ARGS="overload --only 2x")
+bench: $(READY) ## load tests of the whole path (ARGS="overload --only 2x")
 	@$(BIN)/python -m loadtest $(ARGS)
 
-schemas: $(READY) ## write the generated files of schemas/ and headrace.wire anew
+schemas: $(READY) ## write anew what is generated from schemas/ and settings
 	@$(BIN)/python schemas/generate.py
 
 lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions)

@@ -15,7 +15,7 @@ from headrace.broker import KafkaConnection
 from headrace.embedded import EmbeddedKafka, RunningKafka, TiedProcess
 from headrace.errors import SetupError
 from services.ctl.console import Console, fatal_text
-from services.ctl.ports import HOST, ReservedPort
+from services.ctl.ports import ReservedPort
 from services.ctl.running import Document
 from services.ctl.supervision import Child, RestartPolicy, Service
 from services.ctl.supervisor import ChildProcess
@@ -124,7 +124,8 @@ class _ServiceProcess:
 
 
 def reserve_ports(counts: Counts, http_port: int) -> dict[Child, ReservedPort]:
-    """A port for each child, the ingresses' from ``http_port`` on.
+    """A port for each child, the ingresses' from ``http_port`` on, where connections
+    are let in already.
 
     Raises SetupError if one of those is taken.
     """
@@ -133,7 +134,9 @@ def reserve_ports(counts: Counts, http_port: int) -> dict[Child, ReservedPort]:
         number = 0
         if child.service is Service.INGRESS and http_port:
             number = http_port + child.slot
-        ports[child] = ReservedPort(number, option="--http-port")
+        port = ports[child] = ReservedPort(number, option="--http-port")
+        if child.service is Service.INGRESS:
+            port.listen()
     return ports
 
 
@@ -203,6 +206,7 @@ class Installation:
                         *("--slot", str(child.slot)),
                     ),
                     output=writer,
+                    pass_fds=self._inherited(child),
                     environment=self._environment(child, previous_exit),
                 )
             finally:
@@ -213,6 +217,17 @@ class Installation:
                 f"or raise the limits that `ulimit -a` shows"
             ) from error
         return _ServiceProcess(child, process, reader, self._console)
+
+    def retire(self, child: Child) -> None:
+        """Nobody will run for ``child`` any more: who connects is refused, and does not
+        wait for nothing."""
+        if child in self._ports:
+            self._ports[child].release()
+
+    def _inherited(self, child: Child) -> tuple[int, ...]:
+        """The child's listening socket."""
+        is_ingress = child.service is Service.INGRESS
+        return (self._ports[child].fileno(),) if is_ingress else ()
 
     def _environment(self, child: Child, previous_exit: str) -> dict[str, str]:
         settings = {
@@ -227,9 +242,9 @@ class Installation:
         port = str(self._ports[child].number)
         match child.service:
             case Service.INGRESS:
+                (listening,) = self._inherited(child)
                 settings |= {
-                    "HTTP__HOST": HOST,
-                    "HTTP__PORT": port,
+                    "HTTP__SOCKET": str(listening),
                     "LIMITS__DRAIN_MS": str(_INGRESS_DRAIN_MS),
                 }
             case Service.GPU_WORKER:

@@ -2,8 +2,8 @@
 
 A bound socket that does not listen holds the port: the child may listen on it (both
 set SO_REUSEADDR), another listener and the kernel's choice for outgoing connections
-stay away. When the supervisor is to hand listening sockets to the ingresses, these are
-the sockets.
+stay away. One that listens is handed to each child in turn: who connects while none
+runs waits in the kernel for the next.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from headrace.embedded import port_error
 __all__ = ["HOST", "ReservedPort"]
 
 HOST = "127.0.0.1"
+_BACKLOG = 2048
 
 
 class ReservedPort:
@@ -36,6 +37,14 @@ class ReservedPort:
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.number}"
+
+    def listen(self) -> None:
+        """Let connections wait here for who takes them."""
+        self._socket.listen(_BACKLOG)
+
+    def fileno(self) -> int:
+        """For a child to inherit; -1 once it is released."""
+        return self._socket.fileno()
 
     def release(self) -> None:
         self._socket.close()

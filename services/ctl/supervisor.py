@@ -81,7 +81,7 @@ class _Born(NamedTuple):
 class Supervisor:
     """Keeps the children running until it is asked to stop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that it tells of
         self,
         supervision: Supervision,
         launch: Launch,
@@ -90,13 +90,16 @@ class Supervisor:
         say: Callable[[str], None],
         on_change: Callable[[], None],
         on_restart: Callable[[Restarted], None],
+        on_last: Callable[[Child], None],
     ) -> None:
+        """``on_last`` is told of a child for which no further process is started."""
         self._supervision = supervision
         self._launch = launch
         self._clock = clock
         self._say = say
         self._on_change = on_change
         self._on_restart = on_restart
+        self._on_last = on_last
         self._has_failed = False
         self._processes: dict[Child, ChildProcess] = {}
         self._last_words: dict[Child, str] = {}
@@ -151,6 +154,7 @@ class Supervisor:
                     self._say(_sentence(decision, self._why(decision.child)))
                 case Abandon(child):
                     self._say(f"{child} is not started any more: {self._why(child)}")
+                    self._on_last(child)
                 case GiveUp(child):
                     self._has_failed = True
                     self._say(f"{child} cannot run here: {self._why(child)}")
@@ -198,6 +202,7 @@ class Supervisor:
             self._on_restart(Restarted(event.child, pid, cause))
 
     def _signal(self, decision: Terminate | Kill) -> None:
+        self._on_last(decision.child)
         process = self._processes.get(decision.child)
         if process is None:
             self._owed[decision.child] = decision

@@ -274,6 +274,7 @@ class _Platform:
             say=console.say,
             on_change=self._write_state,
             on_restart=self._tell_restart,
+            on_last=installation.retire,
         )
 
     def run(self) -> int:

@@ -20,6 +20,7 @@ from headrace.runtime import (
     share_out,
 )
 from headrace.wire import Batch
+from services.gpu_worker.runs import RunMemory
 
 __all__ = ["Job", "ReadyModels", "Runnable"]
 
@@ -40,6 +41,7 @@ class Runnable:
         self.session = session
         self.layout = layout
         self.fitness = fitness
+        self.runs = RunMemory()
         self.failures = 0
         """Runs that failed since one succeeded, as the run thread last saw it."""
         self.used_us = 0

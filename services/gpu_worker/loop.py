@@ -340,6 +340,10 @@ class Loop:
             metrics.wait_time.labels(*labels).observe(job.wait_us / 1e6)
             metrics.run_rows.labels(*labels).inc(sum(batch.rows))
             metrics.busy.inc(job.run_us / 1e6)
+        runnable = job.runnable
+        if job.run_us and runnable is not None and job.failure is None:
+            shape = batch.compatibility_key(runnable.layout.padding)
+            runnable.runs.add(shape, sum(batch.rows), job.run_us)
 
     def _count_unacked(self, job: Job, members: int) -> None:
         self._process.metrics.unacked.labels(job.batch.model, job.batch.version).inc(

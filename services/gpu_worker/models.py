@@ -50,7 +50,6 @@ MODELS = "models"
 """What ``/readyz`` awaits from this thread: that every folder found at the start is
 loaded or refused."""
 
-
 REASON_CHARS_MAX = 4_000
 """Longer reasons of a refusal are cut."""
 
@@ -206,6 +205,7 @@ class Models:
         self._provision(self._unprovisioned)
         for key, version in list(self._versions.items()):
             self._unload_when_idle(key, version)
+            self._announce_runs(key, version)
         self._bury_the_dead()
         self._around.announcer.repeat()
         self._scans += 1
@@ -407,6 +407,11 @@ class Models:
         self._around.announcer.say(key, None)
         runnable.session.close()
         self._log.info("model.unloaded", model=key.model, version=key.version)
+
+    def _announce_runs(self, key: VersionKey, version: _Version) -> None:
+        runs = version.runnable and version.runnable.runs
+        if runs and (told := runs.told(version.said, self._clock.now_us())):
+            self._announce(key, told)
 
     def _bury_the_dead(self) -> None:
         for slot, keys in self._around.announcements.slots().items():

@@ -23,6 +23,7 @@ __all__ = [
     "Output",
     "OutputParameters",
     "RequestParameters",
+    "overrides",
     "read_id",
     "read_json",
 ]
@@ -172,3 +173,9 @@ def read_id(given: str | None) -> str:
             f"id is not valid Unicode (at its character {error.start}: {error.reason})"
         ) from error
     return given
+
+
+def overrides(body: bytes | bytearray) -> bool:
+    """Whether the body may say otherwise than the head; looked for without parsing,
+    since under overload most requests end here."""
+    return b'"timeout"' in body or b'"priority"' in body

@@ -21,8 +21,9 @@ from services.ingress.answers import (
     refusal_answer,
     result_answer,
 )
-from services.ingress.body import BodyRefused
+from services.ingress.body import BodyRefused, overrides
 from services.ingress.bounds import decompressed
+from services.ingress.drain import Drain
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.head import TIMEOUT_US_MAX, Head, Target
@@ -30,7 +31,7 @@ from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import Parsed
 from services.ingress.producing import Outbox
-from services.ingress.refusal import Refusal, refuse
+from services.ingress.refusal import Refusal, log_unavailable, refuse
 from services.ingress.settings import IngressLimits
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
@@ -61,7 +62,6 @@ TICK_US = 5_000
 """Between two calls of ``tick``: how late a deadline is noticed at most, beside the
 wheel's own 8 ms, and by what the loop's lag is measured."""
 
-
 RUNTIMES_WORDS = "the model's runtime told the sender why"
 """In the log, where its own words could show what the request held; a dead letter has
 them."""
@@ -87,7 +87,7 @@ class Handler:
         self.limits = limits
         self.clock = clock
         self.outcomes = outcomes
-        self.draining = False
+        self.drain = Drain(limits.drain_ms)
         self.waiters: Waiters[Exchange] = Waiters()
         self.bodies_bytes = 0
         """Announced bytes of the bodies that are being received."""
@@ -148,7 +148,7 @@ class Handler:
                     exchange.client_id = error.client_id
                 refusal = refuse(Reason(error.reason), str(error), logged=error.logged)
             except BusError as error:
-                refusal = _log_unavailable(error)
+                refusal = log_unavailable(error)
         if refusal is None:
             self._release(exchange)
         else:
@@ -190,9 +190,7 @@ class Handler:
     def log_refused(self, exchange: Exchange, error: BusError) -> None:
         """The log refused the record of a request."""
         if self._stop_waiting(exchange):
-            self.refuse(exchange, _log_unavailable(error))
-
-    # -- how what has a kept answer ends
+            self.refuse(exchange, log_unavailable(error))
 
     def accept(self, exchange: Exchange, locator: Locator) -> None:
         """The log has it: its client may ask for the answer."""
@@ -249,8 +247,6 @@ class Handler:
 
     def _admit(self, exchange: Exchange, target: Target) -> Refusal | None:
         """Whether to take the request in, from what is known before its body."""
-        if self.draining:
-            return refuse(Reason.DRAINING, "this ingress is shutting down")
         try:
             destination = self._fleet.resolve(target.model, target.version)
         except RequestError as error:
@@ -259,7 +255,7 @@ class Handler:
         if not self._fleet.router.lanes_patient:
             return refuse(Reason.NO_FORMER, NO_FORMER)
         if self._log_is_silent(exchange.started_us):
-            return _log_unavailable("it has acknowledged nothing for 2 s")
+            return log_unavailable("it has acknowledged nothing for 2 s")
         if len(self.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
@@ -338,7 +334,7 @@ class Handler:
             )
             body = decompressed(body, head.encoding, bytes_max)
         doubt = exchange.doubt
-        if doubt is not None and not _overrides(body):
+        if doubt is not None and not overrides(body):
             if not self._may_check(len(body)):
                 return doubt
             self._checks_left -= 1
@@ -361,22 +357,19 @@ class Handler:
         elif doubt is not None:
             return doubt
         deadline_us = exchange.started_us + exchange.limit_us
-        if deadline_us <= now_us:
-            text = (
-                f"the time limit of {exchange.limit_us / 1000:g} ms was over before "
-                "the body was there"
-            )
-            return refuse(Reason.EXPIRED, text)
+        waits_to_us = _waits_to(head, now_us, deadline_us)
+        refusal = self.drain.refusal_of(waits_to_us)
+        refusal = _over(exchange, now_us, deadline_us) or refusal
+        if refusal is not None:
+            return refusal
         # The reply may be faster than the return from produce.
         self.waiters.add(exchange)
+        self._deadlines.put(exchange, waits_to_us)
         if head.keep is None:
-            self._deadlines.put(exchange, deadline_us)
             self._outbox.send(
                 exchange, parsed, exchange.lane, deadline_us, len(self.waiters)
             )
         else:
-            accept_us = now_us + ACCEPT_US if head.keep.is_async else deadline_us
-            self._deadlines.put(exchange, min(accept_us, deadline_us))
             self._keep(exchange, parsed, body, deadline_us)
         self._admission.sent(
             exchange.lane, destination.served, exchange.priority, parsed.key.rows
@@ -440,11 +433,14 @@ class Handler:
         )
 
 
-def _log_unavailable(why: object) -> Refusal:
-    return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {why}")
+def _over(exchange: Exchange, now_us: int, deadline_us: int) -> Refusal | None:
+    if now_us < deadline_us:
+        return None
+    limit_ms = f"{exchange.limit_us / 1000:g} ms"
+    text = f"the time limit of {limit_ms} was over before the body was there"
+    return refuse(Reason.EXPIRED, text)
 
 
-def _overrides(body: bytes | bytearray) -> bool:
-    """Whether the body may say otherwise than the head; looked for without parsing,
-    since under overload most requests end here."""
-    return b'"timeout"' in body or b'"priority"' in body
+def _waits_to(head: Head, now_us: int, deadline_us: int) -> int:
+    is_async = head.keep is not None and head.keep.is_async
+    return min(now_us + ACCEPT_US, deadline_us) if is_async else deadline_us

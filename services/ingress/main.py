@@ -86,6 +86,9 @@ until one comes."""
 STATUS_SILENT = "no heartbeat of this process came back through the log for 3 s"
 LINGER_MS = {Pace.QUIET: 0, Pace.BUSY: 1, Pace.PATIENT: 4}
 FLUSH_S = 0.3
+ACCEPTS_WITHIN_US = 3_000_000
+"""So long after its start an ingress takes connections of a socket that it shares,
+though it may have to refuse what they ask."""
 
 
 def main() -> NoReturn:
@@ -233,12 +236,23 @@ class _Ingress:
         configure_interpreter()
         async with asyncio.TaskGroup() as tasks:
             turning = tasks.create_task(self._turn(asked))
+            if self._settings.http.socket is not None:
+                await self._may_answer()
             await self._server.serve([self._listener])
             turning.cancel()
         self._log.info("drain.ended", unanswered=len(self._handler.waiters))
         for thread in reversed(threads):
             await asyncio.to_thread(thread.stop)
         await asyncio.to_thread(self._kept.close)
+
+    async def _may_answer(self) -> None:
+        """Connections wait in the socket while nobody takes them, but not for ever:
+        whoever asks in vain must be told."""
+        accepts_at_us = self._clock.now_us() + ACCEPTS_WITHIN_US
+        while not self._handler.drain.is_on and self._clock.now_us() < accepts_at_us:
+            if not self._fleet.starting:
+                return
+            await asyncio.sleep(TICK_US / 1e6)
 
     def _threads(self) -> list[_Thread]:
         """In the order of their start; they end in reverse."""
@@ -293,7 +307,7 @@ class _Ingress:
         while True:
             self._pulse.beat()
             self._handler.tick()
-            if asked.is_set() and not self._handler.draining:
+            if asked.is_set() and not self._handler.drain.is_on:
                 self._drain()
             now_us = self._clock.now_us()
             if now_us >= sweep_at_us:
@@ -329,7 +343,7 @@ class _Ingress:
     def _drain(self) -> None:
         self._log.info("drain.started", unanswered=len(self._handler.waiters))
         self._health.drain()
-        self._handler.draining = True
+        self._handler.drain.begin(self._clock.now_us())
         self._server.drain()
 
     def _heard(self, batch: list[Heard]) -> None:

@@ -78,6 +78,8 @@ class InferenceProtocol(HttpToolsProtocol):
     ) -> None:
         super().connection_made(transport)
         self.quiet_since_us = self.handler.clock.now_us()
+        if self.handler.drain.is_on:
+            self.shutdown()
         if len(self.connections) > self.handler.limits.connections_max:
             self._refuse_connection(
                 refuse(
@@ -170,7 +172,8 @@ class InferenceProtocol(HttpToolsProtocol):
         """What the parser's callbacks do for a whole request, without the parser: it
         stands before a request, and stays there."""
         self.quiet_since_us = None
-        self.cycle = exchange = HotExchange(self, keep_alive=True)
+        keeps = not self.handler.drain.is_on
+        self.cycle = exchange = HotExchange(self, keep_alive=keeps)
         exchange.body_complete = True
         try:
             self.handler.begin(exchange, known.target, known.head)
@@ -238,7 +241,8 @@ class InferenceProtocol(HttpToolsProtocol):
             and parser.get_http_version() == "1.1"
             and (target := read_target(self.url)) is not None
         ):
-            exchange = HotExchange(self, keep_alive=parser.should_keep_alive())
+            keeps = parser.should_keep_alive() and not self.handler.drain.is_on
+            exchange = HotExchange(self, keep_alive=keeps)
             self.cycle = exchange
             self._target = target
             self.handler.begin(exchange, target, read_head(self.headers))
@@ -255,6 +259,8 @@ class InferenceProtocol(HttpToolsProtocol):
             self._to_asgi()
             if self.cycle is not None:
                 self.cycle.keep_alive = False
+        if self.handler.drain.is_on and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def _to_asgi(self) -> None:
         url, headers = self.url, self.headers
@@ -350,6 +356,21 @@ class InferenceProtocol(HttpToolsProtocol):
             self.transport.close()
         if self._is_over(self.unread_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The process drains. A request may be on its way on an idle connection."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+        else:
+            self.loop.call_later(
+                self.handler.limits.drain_idle_ms / 1000, self._close_if_idle
+            )
+
+    def _close_if_idle(self) -> None:
+        cycle = self.cycle
+        if not self._in_message and (cycle is None or cycle.response_complete):
+            self.transport.close()
 
     @staticmethod
     def _is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.domain import HTTP_STATUS, RETRY_AFTER, Reason
 
-__all__ = ["OWN_FAULT", "Refusal", "refuse"]
+__all__ = ["OWN_FAULT", "Refusal", "log_unavailable", "refuse"]
 
 OWN_FAULT = "an error of this server, see its log"
 """All that a client is told of a fault of ours; its reason is ``crash``."""
@@ -55,3 +55,7 @@ def refuse(  # noqa: PLR0913 - what an answer is made of
         # Whole seconds is all that the header can say.
         retry_after_s = max(1, -(-(retry_after_us or 0) // _SECOND_US))
     return Refusal(status, reason, text, retry_after_s, fields, logged)
+
+
+def log_unavailable(why: object) -> Refusal:
+    return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {why}")

@@ -24,6 +24,8 @@ BACKLOG = 2048
 
 def bind(settings: HttpSettings) -> socket.socket:
     """The listening address; raises :class:`SetupError` where it is not to be had."""
+    if settings.socket is not None:
+        return _inherited(settings.socket)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,6 +38,25 @@ def bind(settings: HttpSettings) -> socket.socket:
             f"({error.strerror}): choose another HEADRACE_HTTP__PORT; 0 takes any free "
             "one."
         ) from error
+    return listener
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    try:
+        listener = socket.socket(fileno=descriptor)
+        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise SetupError(
+            f"HEADRACE_HTTP__SOCKET={descriptor} is no socket of this process "
+            f"({error.strerror}): whoever starts it must pass it on."
+        ) from error
+    if not is_listening:
+        listener.close()
+        raise SetupError(
+            f"HEADRACE_HTTP__SOCKET={descriptor} does not listen: name a listening "
+            "socket, or set HEADRACE_HTTP__PORT in its place."
+        )
+    listener.set_inheritable(False)
     return listener
 
 
@@ -61,7 +82,8 @@ class HttpServer(Server):
         )
 
     def drain(self) -> None:
-        """Take no new connection, close the idle ones, end with the last answer."""
+        """Take no new connection, close each with its next answer or when it stays
+        idle, end with the last one."""
         self.should_exit = True
 
     @property

@@ -15,8 +15,15 @@ class HttpSettings(BaseModel, frozen=True, extra="forbid"):
     """Where the ingress listens."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
+
     port: int = Field(default=8000, ge=0, le=65_535)
     """0: any free port; the log says which."""
+
+    socket: int | None = Field(default=None, ge=3)
+    """Descriptor of a listening socket that the process has inherited, in place of a
+    host and a port. Whoever started it keeps the socket too, so that connections wait
+    while this process starts: it takes them when it can answer."""
 
 
 class IngressLimits(BaseModel, frozen=True, extra="forbid"):
@@ -74,6 +81,10 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
 
     drain_ms: PositiveInt = 15_000
     """After SIGTERM, how long answers are awaited before the process ends."""
+
+    drain_idle_ms: PositiveInt = 750
+    """How long a connection that is idle at SIGTERM, or made just then, stays open:
+    what it asks is answered, with ``connection: close``. It may be on its way."""
 
 
 class IngressSettings(BaseModel, frozen=True, extra="forbid"):

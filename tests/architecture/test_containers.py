@@ -142,7 +142,11 @@ def test_kafka_in_the_container_is_set_up_as_the_embedded_one() -> None:
     kafka = COMPOSE["services"]["kafka"]
     assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
     text = server_properties(
-        port=1, controller_port=2, log_folder=Path("/x"), batch_bytes_max=16 << 20
+        port=1,
+        advertised_port=1,
+        controller_port=2,
+        log_folder=Path("/x"),
+        batch_bytes_max=16 << 20,
     )
     embedded = dict(line.split("=", 1) for line in text.splitlines())
     contained = {

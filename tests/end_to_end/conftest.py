@@ -28,6 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = f"identity_{datatype.lower()}"
         put_version(folder, name, "1", graphs.identity(datatype))
     put_version(folder, "addsub", "1", graphs.addsub())
+    put_version(folder, "double", "1", graphs.double())
     put_version(folder, "rowmean", "1", graphs.rowmean())
     put_version(folder, "lookup", "1", graphs.lookup(), "max_batch = 8\n")
     put_version(folder, "lookup32", "1", graphs.lookup(), "max_batch = 32\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import socket
@@ -130,9 +131,14 @@ class Platform:
 
 @contextmanager
 def running(
-    models: Path, folder: Path, *arguments: str, data: Path | None = None
+    models: Path,
+    folder: Path,
+    *arguments: str,
+    data: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Platform]:
-    """``headrace up`` on free ports, its queue in a temporary folder or ``data``."""
+    """``headrace up`` on free ports, its queue in a temporary folder or ``data``, with
+    ``environment`` added to ours."""
     log = folder / "up.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -144,6 +150,7 @@ def running(
             ],
             stdout=subprocess.PIPE,
             stderr=errors,
+            env={**os.environ, **(environment or {})},
         )
     assert process.stdout is not None
     document = msgspec.json.decode(_first_line(process, log), type=Document)

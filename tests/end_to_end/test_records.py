@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +28,7 @@ from headrace.wire._generated.open_inference_pb2 import (
     ModelInferRequest,
     ModelInferResponse,
 )
+from tests.architecture.checkout import ROOT
 from tests.end_to_end.platforms import Platform
 
 pytestmark = pytest.mark.kafka
@@ -101,6 +106,37 @@ async def test_a_record_with_three_headers_is_answered(
     source = dict(record.headers)["inf-source"]
     assert source is not None
     assert source.decode().startswith(f"{NAMES.requests('addsub')}/2/")
+
+
+def test_the_example_of_the_schemas_page_is_answered(
+    platform: Platform, tmp_path: Path
+) -> None:
+    page = (ROOT / "schemas/README.md").read_text()
+    shell, example, answer = (
+        re.search(pattern, page, re.DOTALL | re.MULTILINE)
+        for pattern in (
+            r"^\.venv/bin/python (-m grpc_tools.protoc .*?)$",
+            r"^```python\n(.*?)^```$",
+            r"^It prints `(.*?)`\.$",
+        )
+    )
+    assert shell
+    assert example
+    assert answer
+    protoc = shell[1].replace("schemas", str(ROOT / "schemas")).split()
+    subprocess.run([sys.executable, *protoc], cwd=tmp_path, check=True)
+    servers = platform.document.bootstrap_servers
+
+    printed = subprocess.run(
+        [sys.executable, "-c", example[1].replace("127.0.0.1:9092", servers)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert printed.stdout.strip() == answer[1]
 
 
 async def test_a_record_that_cannot_run_is_answered_with_its_reason(

@@ -1,14 +1,21 @@
+from collections.abc import Mapping
+
 import pytest
 from pydantic import BaseModel
 
 from headrace.broker import KafkaConnection, LeaderSettings
 from headrace.errors import SetupError
 from headrace.lifecycle import AdminSettings, BusSettings, read_settings
+from headrace.lifecycle.settings import GROUPS
 from headrace.wire.topics import Topics
+from services.batch_former.settings import FormerSettings
+from services.gpu_worker.settings import GpuWorkerSettings
+from services.ingress.settings import IngressSettings
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
     edges: tuple[int, ...] = (32, 64)
+    weights: Mapping[str, float] = {}
     share: float = 0.1
 
 
@@ -30,11 +37,12 @@ def test_a_variable_sets_a_field_of_a_group() -> None:
             "HEADRACE_BUS__PREFIX": "tenant-a.test",
             "HEADRACE_LIMITS__EDGES": "16,128",
             "HEADRACE_LIMITS__SHARE": "0.5",
+            "HEADRACE_LIMITS__WEIGHTS": "acme=2,globex=0.5",
         },
     )
     assert settings == Settings(
         bus=BusSettings(lanes=4, prefix="tenant-a.test"),
-        limits=Limits(edges=(16, 128), share=0.5),
+        limits=Limits(edges=(16, 128), share=0.5, weights={"acme": 2, "globex": 0.5}),
     )
 
 
@@ -54,6 +62,15 @@ def test_a_misspelt_name_is_refused_with_the_nearest_right_one(
     with pytest.raises(SetupError) as refused:
         read_settings(Settings, {name: "4"})
     assert str(refused.value) == f"{name} is not a setting: did you mean {meant}?"
+
+
+def test_the_groups_are_those_that_some_service_reads() -> None:
+    services: tuple[type[BaseModel], ...] = (
+        FormerSettings,
+        GpuWorkerSettings,
+        IngressSettings,
+    )
+    assert {group for each in services for group in each.model_fields} == GROUPS
 
 
 def test_groups_of_other_services_may_stand_in_the_same_environment() -> None:
@@ -105,3 +122,8 @@ def test_a_leaders_timers_follow_from_its_session() -> None:
         "heartbeat.interval.ms": 1500,
         "max.poll.interval.ms": 15_000,
     }
+
+
+def test_a_value_without_its_name_is_refused() -> None:
+    with pytest.raises(SetupError, match="HEADRACE_LIMITS__WEIGHTS=2: "):
+        read_settings(Settings, {"HEADRACE_LIMITS__WEIGHTS": "2"})

@@ -83,6 +83,16 @@ def addsub(offset: int = 0) -> bytes:
     )
 
 
+def double() -> bytes:
+    """``y = x + x``, FP32 [n, 3]."""
+    return model(
+        "double",
+        [node("Add", ["x", "x"], ["y"])],
+        [value("x", T.FLOAT, ["n", 3])],
+        [value("y", T.FLOAT, ["n", 3])],
+    )
+
+
 def rowmean() -> bytes:
     """Mean of each row: padding changes it, so requests of differing width must not
     share a batch."""

@@ -284,3 +284,15 @@ def test_a_folder_refused_for_its_name_is_listed_and_hides_no_other() -> None:
     assert [info.version for info in catalog.versions()] == ["v2", "1"]
     assert catalog.resolve("digits").version == "1"
     assert "no number" in str(refused(catalog, "v2"))
+
+
+def test_what_the_slots_runs_took_is_known_by_shape_and_bounded() -> None:
+    def said(slot: int, **runs: tuple[tuple[int, int], ...]) -> Announcement:
+        return msgspec.structs.replace(an_announcement(slot=slot), recent_runs=runs)
+
+    catalog = a_catalog(
+        said(1, a=((4, 50),) * 60), said(0, a=((4, 40),) * 60, b=((1, 7),))
+    )
+
+    runs = catalog.resolve("digits").recent_runs
+    assert runs == {"a": ((4, 40),) * 60 + ((4, 50),) * 4, "b": ((1, 7),)}

@@ -34,6 +34,7 @@ def a_version(
     beta_us: int = 1 * MS,
     version: str = "1",
     rows_fit: dict[int, int] | None = None,
+    recent_runs: dict[str, tuple[tuple[int, int], ...]] | None = None,
 ) -> ServedVersion:
     return ServedVersion(
         model=model,
@@ -52,6 +53,7 @@ def a_version(
         ready_slots=slots,
         unloading_slots=frozenset(),
         rows_fit=rows_fit or {},
+        recent_runs=recent_runs or {},
     )
 
 

@@ -10,6 +10,7 @@ from headrace.domain import (
     Reason,
     Refuse,
     ReleaseReason,
+    SchedulerDecision,
     ServedVersion,
     VersionChanged,
     Withdrawn,
@@ -428,3 +429,22 @@ def test_the_least_served_tenant_goes_first_when_not_all_fit() -> None:
     (dispatch,) = desk.tick(3 * MS)
 
     assert "small" in keys(dispatch)
+
+
+def test_a_former_that_starts_knows_what_the_slots_measured() -> None:
+    runs = tuple((4, us * MS) for us in (20, 21, 22, 21, 20))
+    slots = frozenset({0, 1})
+    desk = Desk(a_version(slots=slots, recent_runs={"known": runs}), slots=2)
+
+    def dispatched(shape: str, limit_us: int) -> list[SchedulerDecision]:
+        desk.arrive(*(a_request(shape=shape, limit_us=limit_us) for _ in range(4)))
+        return desk.tick()
+
+    assert isinstance(dispatched("known", 8 * MS)[0], Refuse)
+    (known,) = dispatched("known", 30 * MS)
+    (other,) = dispatched("other", 30 * MS)
+    assert isinstance(known, Dispatch)
+    assert isinstance(other, Dispatch)
+    # The probe says 1 ms and 1 ms a row.
+    assert 20 * MS <= known.predicted_us <= 22 * MS
+    assert other.predicted_us == 5 * MS

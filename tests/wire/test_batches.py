@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.domain import (
     Datatype,
     Dispatch,
+    Padding,
     ReleaseReason,
     ReplyAddress,
     Request,
@@ -27,6 +28,7 @@ from headrace.wire import (
     BatchedTensor,
     BatchStamp,
     Sync,
+    compatibility,
     decode_order,
     encode_batch,
     encode_sync,
@@ -177,9 +179,43 @@ def test_a_shared_value_travels_once() -> None:
     assert batch.tensors[1].shape == ()
 
 
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    value=st.binary(min_size=1, max_size=40),
+)
+def test_a_worker_knows_the_key_by_which_its_batch_was_formed(
+    lengths: list[int], value: bytes
+) -> None:
+    padding = Padding("sequence", {"ids": 0}, {"ids": 1}, {}, (8, 16, 32))
+    served = a_version(
+        TensorSpec("ids", Datatype.INT64, (-1, -1)),
+        TensorSpec("k", Datatype.UINT8, (-1,)),
+        batch_axes={"ids": 0, "k": -1},
+        padding=padding,
+    )
+    edge = padding.edge(max(lengths))
+    fit = [length for length in lengths if padding.edge(length) == edge]
+    keys = [
+        compatibility(served, [(1, length), (len(value),)], [bytes(8 * length), value])
+        for length in fit
+    ]
+    batch = sent(
+        served,
+        *(
+            a_request(
+                shape=key.shape, length=key.length, tensors=(bytes(8 * length), value)
+            )
+            for key, length in zip(keys, fit, strict=True)
+        ),
+    )
+
+    assert {key.shape for key in keys} == {batch.compatibility_key(padding)}
+
+
 def test_a_model_without_a_batch_axis_gets_its_only_member_whole() -> None:
     served = a_version(batch_axes={}, max_batch=1)
     batch = sent(served, a_request(shape="x:FP32:3,4", tensors=(bytes(48),)))
+    assert batch.compatibility_key(None) == "x:FP32:3,4"
     assert batch.tensors[0].shape == (3, 4)
     assert batch.tensors[0].is_shared
 

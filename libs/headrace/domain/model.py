@@ -85,6 +85,9 @@ class ServedVersion(msgspec.Struct, frozen=True):
     """Most rows in one run of these slots, where their memory holds fewer than
     ``max_batch``."""
 
+    recent_runs: dict[str, tuple[tuple[int, int], ...]] = {}
+    """Rows and run time of the slots' last runs by compatibility key."""
+
     platform: str = "onnx_onnxv1"
     backend: str = "onnxruntime"
 

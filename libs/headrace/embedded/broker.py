@@ -44,12 +44,15 @@ class KafkaSettings:
     """How to run the broker.
 
     ``folder`` None is a temporary folder, removed by stop(); ``port`` 0 takes a free
-    one. The largest record set that the broker accepts is ``batch_bytes_max`` plus
-    1 MiB. ``cache`` None is the user's cache folder.
+    one. ``advertised_port`` is where clients are told to come back to: what passes
+    their bytes on to ``port``; None: ``port`` itself. The largest record set that the
+    broker accepts is ``batch_bytes_max`` plus 1 MiB. ``cache`` None is the user's cache
+    folder.
     """
 
     folder: Path | None = None
     port: int = 0
+    advertised_port: int | None = None
     batch_bytes_max: int = 16 * 1024 * 1024
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 15.0
@@ -152,6 +155,7 @@ class EmbeddedKafka:
         def configure(log_folder: Path) -> None:
             text = server_properties(
                 port=port,
+                advertised_port=self._settings.advertised_port or port,
                 controller_port=controller_port,
                 log_folder=log_folder,
                 batch_bytes_max=self._settings.batch_bytes_max,

@@ -26,7 +26,12 @@ _CLEANER_BUFFER_BYTES = 2 * 1024 * 1024
 
 
 def server_properties(
-    *, port: int, controller_port: int, log_folder: Path, batch_bytes_max: int
+    *,
+    port: int,
+    advertised_port: int,
+    controller_port: int,
+    log_folder: Path,
+    batch_bytes_max: int,
 ) -> str:
     """The text of ``server.properties``.
 
@@ -35,12 +40,13 @@ def server_properties(
     """
     record_set_max = batch_bytes_max + _FRAMING_BYTES
     broker, controller = f"{HOST}:{port}", f"{HOST}:{controller_port}"
+    advertised = f"{HOST}:{advertised_port}"
     settings: dict[str, str | int] = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.bootstrap.servers": controller,
         "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{advertised},CONTROLLER://{controller}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_folder),
         "auto.create.topics.enable": "false",

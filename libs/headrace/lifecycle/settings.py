@@ -30,7 +30,6 @@ GROUPS: Final = frozenset(
         "admin",
         "admission",
         "bus",
-        "cpu",
         "delivery",
         "device",
         "former",
@@ -39,7 +38,6 @@ GROUPS: Final = frozenset(
         "log",
         "models",
         "runs",
-        "runtime",
         "scheduling",
         "worker",
     }
@@ -56,11 +54,17 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
     """The log, and the numbers on which all processes of an installation agree."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
+    """Brokers to begin with, ``host:port``, separated by commas."""
+
     prefix: str = Field(default="headrace", pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$")
-    """How every topic's and group's name begins."""
+    """How every topic's and group's name begins: one for each platform of a Kafka."""
 
     pool: str = Field(default="default", pattern=_NAME)
+    """Workers that serve the same models, and the formers that send to them."""
+
     cell: str = Field(default="default", pattern=_NAME)
+    """The ingresses of one region."""
+
     lanes: PositiveInt = 1
     """Shards of the pool's traffic. It can be raised, never lowered."""
 
@@ -116,6 +120,8 @@ class AdminSettings(BaseModel, frozen=True, extra="forbid"):
     """Where a service without HTTP of its own answers ``/livez /readyz /metrics``."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
+
     port: int = Field(default=0, ge=0, le=65_535)
     """0: any free port; the log says which."""
 
@@ -132,9 +138,8 @@ def read_settings(settings: type[Settings], environ: Mapping[str, str]) -> Setti
         if not name.startswith(_PREFIX) or name in _OF_COMMANDS:
             continue
         if name in known:
-            group, field, is_list = known[name]
-            value = text.split(",") if is_list else text
-            values.setdefault(group, {})[field] = value
+            group, field, kind = known[name]
+            values.setdefault(group, {})[field] = _value(text, kind)
         elif not _is_of_another_service(name, settings):
             raise SetupError(_unknown(name, known))
     try:
@@ -143,17 +148,26 @@ def read_settings(settings: type[Settings], environ: Mapping[str, str]) -> Setti
         raise SetupError(_explained(error, environ)) from error
 
 
-def _names(settings: type[BaseModel]) -> dict[str, tuple[str, str, bool]]:
-    """Variable to group, field, and whether a comma separates several values."""
-    known = {}
+def _value(text: str, kind: object) -> object:
+    """A comma separates several values, ``=`` a name from its own."""
+    if kind in {tuple, list, frozenset}:
+        return text.split(",")
+    if kind is Mapping:
+        return dict(pair.partition("=")[::2] for pair in text.split(","))
+    return text
+
+
+def _names(settings: type[BaseModel]) -> dict[str, tuple[str, str, object]]:
+    """Variable to group, field, and what holds its values if there are several."""
+    known: dict[str, tuple[str, str, object]] = {}
     for group, info in settings.model_fields.items():
         assert group in GROUPS, f"name {group!r} in GROUPS"
         kind = info.annotation
         assert isinstance(kind, type)
         assert issubclass(kind, BaseModel)
         for field, inner in kind.model_fields.items():
-            is_list = typing.get_origin(inner.annotation) in {tuple, list, frozenset}
-            known[_variable(group, field)] = (group, field, is_list)
+            several = typing.get_origin(inner.annotation)
+            known[_variable(group, field)] = (group, field, several)
     return known
 
 

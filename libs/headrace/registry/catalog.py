@@ -18,6 +18,9 @@ from headrace.wire import Announcement
 
 __all__ = ["Catalog", "VersionInfo"]
 
+RUNS_MAX = 64
+"""Runs of one compatibility key that a version tells of: enough to know its times."""
+
 _BEST_FIRST = (
     ModelState.READY,
     ModelState.LOADING,
@@ -260,12 +263,24 @@ def _served(
         if objective_ms is None
         else round(objective_ms * 1000),
         run_us=run_us,
+        recent_runs=_recent_runs(running),
         rows_fit={each.slot: each.rows_fit for each in running if each.rows_fit},
         ready_slots=_slots(running, ModelState.READY),
         unloading_slots=_slots(running, ModelState.UNLOADING),
         platform=first.platform,
         backend=first.backend,
     )
+
+
+def _recent_runs(
+    running: Iterable[Announcement],
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Of all slots, by number, up to :data:`RUNS_MAX` for each key."""
+    found: dict[str, tuple[tuple[int, int], ...]] = {}
+    for each in sorted(running, key=lambda one: one.slot):
+        for shape, runs in each.recent_runs.items():
+            found[shape] = (found.get(shape, ()) + runs)[:RUNS_MAX]
+    return found
 
 
 def _slots(announced: Iterable[Announcement], state: ModelState) -> frozenset[int]:

@@ -188,7 +188,7 @@ class Backlog:
                 self._lines.pop(key, None)
                 self._times.pop(line.shape, None)
             elif resized:
-                line.times = self._times[line.shape] = self._new_times(served)
+                line.times = self._new_times(line.shape, served)
         return ended
 
     def last_start_us(self, line: Line, entry: Entry) -> int:
@@ -354,7 +354,7 @@ class Backlog:
             key = shape._replace(shape=name)
         times = self._times.get(shape)
         if times is None:
-            times = self._times[shape] = self._new_times(served)
+            times = self._new_times(shape, served)
         line = self._lines[key] = Line(key, shape, served, times)
         return line
 
@@ -367,10 +367,14 @@ class Backlog:
             del self._lines[line.queue.key]
             self._times.pop(line.shape, None)
 
-    def _new_times(self, served: ServedVersion) -> RunTimes:
-        return RunTimes(
+    def _new_times(self, shape: QueueKey, served: ServedVersion) -> RunTimes:
+        times = self._times[shape] = RunTimes(
             served.max_batch, served.run_us, quantile=self._settings.quantile
         )
+        # What the slots measured before this process began.
+        for rows, run_us in served.recent_runs.get(shape.shape, ()):
+            times.observe(rows, run_us)
+        return times
 
     def _end(self, line: Line) -> list[Refuse]:
         ended: list[Refuse] = []

@@ -45,7 +45,10 @@ class LogSettings(BaseModel, frozen=True, extra="forbid"):
     """How much is logged, and in what form."""
 
     format: LogFormat = LogFormat.AUTO
+    """``auto``: ``console`` on a terminal, else ``json``."""
+
     level: LogLevel = LogLevel.INFO
+    """What is less than this is left out."""
 
 
 def configure_logs(

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from headrace.domain import (
     Datatype,
     Dispatch,
+    Padding,
     ReplyAddress,
     Request,
     ServedVersion,
@@ -22,7 +23,7 @@ from headrace.domain import (
 from headrace.errors import UndecodableRecord
 from headrace.wire._generated import headrace_pb2 as pb
 from headrace.wire.columns import SourceTable, index_into, sources_of
-from headrace.wire.compatibility import LENGTH, ROWS, batched_shapes
+from headrace.wire.compatibility import LENGTH, ROWS, batched_shapes, key_part
 from headrace.wire.framing import Piece, fields, frame, leading, member_bytes
 from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
@@ -97,6 +98,24 @@ class Batch(msgspec.Struct, frozen=True):
     attempts: list[int]
     client_ids: list[str]
     """Empty unless some member has a plain reply address."""
+
+    def compatibility_key(self, padding: Padding | None) -> str:
+        """The key that its members share, for a version with this padding."""
+        edge = padding.edge(max(self.lengths)) if padding and self.lengths else 0
+        is_batched = any(not tensor.is_shared for tensor in self.tensors)
+        return ";".join(
+            key_part(
+                tensor.name,
+                tensor.datatype,
+                [
+                    f"~{edge}" if extent == LENGTH else str(extent)
+                    for extent in tensor.shape
+                    if extent != ROWS
+                ],
+                tensor.data if is_batched and tensor.is_shared else None,
+            )
+            for tensor in self.tensors
+        )
 
 
 class Sync(msgspec.Struct, frozen=True):

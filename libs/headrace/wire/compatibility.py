@@ -13,10 +13,23 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from headrace.domain import BATCH_AXIS_NONE, VARIABLE, ServedVersion, TensorSpec
+from headrace.domain import (
+    BATCH_AXIS_NONE,
+    VARIABLE,
+    Datatype,
+    ServedVersion,
+    TensorSpec,
+)
 from headrace.errors import RequestError
 
-__all__ = ["LENGTH", "ROWS", "Compatibility", "batched_shapes", "compatibility"]
+__all__ = [
+    "LENGTH",
+    "ROWS",
+    "Compatibility",
+    "batched_shapes",
+    "compatibility",
+    "key_part",
+]
 
 ROWS = -1
 """In a batched tensor's shape: the axis whose extent is each member's rows."""
@@ -67,16 +80,26 @@ def compatibility(
                 dims.append(f"~{padding.edge(extent)}")
             else:
                 dims.append(str(extent))
-        part = f"{spec.name}:{spec.datatype}:{','.join(dims)}"
-        if served.batch_axes and batch_axis == BATCH_AXIS_NONE:
-            part += f"={_value_text(value)}"
-        parts.append(part)
+        is_shared = bool(served.batch_axes) and batch_axis == BATCH_AXIS_NONE
+        shared = value if is_shared else None
+        parts.append(key_part(spec.name, spec.datatype, dims, shared))
     if rows > served.max_batch:
         raise RequestError(
             f"the request has {rows} rows, but model {served.model} version "
             f"{served.version} takes at most {served.max_batch} (max_batch)"
         )
     return Compatibility(";".join(parts), rows or 1, length)
+
+
+def key_part(
+    name: str,
+    datatype: Datatype,
+    dims: Iterable[str],
+    shared: bytes | memoryview | None,
+) -> str:
+    """One input in a key; ``shared`` is its value where it travels once."""
+    part = f"{name}:{datatype}:{','.join(dims)}"
+    return part if shared is None else f"{part}={_value_text(shared)}"
 
 
 def batched_shapes(served: ServedVersion, shape: str) -> tuple[tuple[int, ...], ...]:

@@ -145,6 +145,9 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     run_us: dict[_Rows, _RunTime] = {}
     """Rows to measured run time, from the probe."""
 
+    recent_runs: dict[str, tuple[tuple[_Rows, _RunTime], ...]] = {}
+    """Rows and run time of the last runs by compatibility key, a few of each size."""
+
     platform: str = "onnx_onnxv1"
     backend: str = "onnxruntime"
 

@@ -53,6 +53,7 @@ class Platform:
         self.born: SimpleQueue[tuple[Child, str, int]] = SimpleQueue()
         self.restarts: SimpleQueue[Restarted] = SimpleQueue()
         self.said: list[str] = []
+        self.ended: list[Child] = []
         self.went_well: bool | None = None
         self._codes = codes
         self.supervisor = Supervisor(
@@ -62,6 +63,7 @@ class Platform:
             say=self.said.append,
             on_change=lambda: None,
             on_restart=self.restarts.put,
+            on_last=self.ended.append,
         )
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -106,6 +108,7 @@ def test_a_stop_kills_who_does_not_listen() -> None:
 
     assert platform.ends() is True
     assert [Path(f"/proc/{pid}").exists() for pid in pids] == [False, False]
+    assert set(platform.ended) == {WORKER, INGRESS}
 
 
 def test_a_child_that_cannot_run_here_ends_everything() -> None:

@@ -289,6 +289,14 @@ def test_lengths_share_a_batch_where_the_manifest_says_how(pool: Pool) -> None:
         assert bytes(got_tokens.data) == tokens.tobytes()
         assert bytes(got_pooled.data) == pooled.tobytes()
 
+    for _ in range(4):
+        pool.done(pool.send(served, requests))
+    told = pool.until(lambda: pool.announced("embedding")[-1].recent_runs)
+    (runs,) = told.values()
+    assert set(told) == {requests[0].shape}
+    assert [rows for rows, _ in runs] == [3] * 5
+    assert min(run_us for _, run_us in runs) > 0
+
 
 def graphs_session(model: bytes):
     import onnxruntime  # noqa: PLC0415 - the yardstick, not the product's session

@@ -260,7 +260,13 @@ def _echoed(served: ServedVersion, members: Sequence[Request]) -> bytes:
 class IngressProcess:
     """``python -m services.ingress`` with its log."""
 
-    def __init__(self, bus: BusSettings, slot: int = 0, **settings: object) -> None:
+    def __init__(
+        self,
+        bus: BusSettings,
+        slot: int = 0,
+        pass_fds: Sequence[int] = (),
+        **settings: object,
+    ) -> None:
         given = {
             "BUS__BOOTSTRAP_SERVERS": bus.bootstrap_servers,
             "BUS__PREFIX": bus.prefix,
@@ -274,6 +280,7 @@ class IngressProcess:
             cwd=ROOT,
             env={**os.environ, **environment},
             stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
         )
         self.log: list[dict[str, Any]] = []
         self._ready = threading.Event()

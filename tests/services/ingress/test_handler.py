@@ -102,6 +102,20 @@ def test_an_error_reply_has_its_reasons_status(reason: Reason, status: int) -> N
     assert (b"retry-after: 3" in exchange.fields) == (status in {429, 503})
 
 
+def test_a_draining_ingress_takes_what_can_end_before_it_does() -> None:
+    world = World()
+    drain_ms = world.handler.limits.drain_ms
+    world.handler.drain.begin(world.clock.now_us())
+    world.clock.advance(1_000)
+    taken = world.ask(LIMIT)
+    assert not taken.response_complete
+    late = world.ask((b"headrace-timeout-ms", b"%d" % drain_ms))
+    assert (late.status, late.reason) == (503, "draining")
+    assert b"retry-after" in late.fields
+    world.reply(a_result(taken))
+    assert taken.status == 200
+
+
 def test_a_time_limit_that_the_body_outlasted_is_503() -> None:
     world = World()
     exchange = world.begin(LIMIT)
@@ -121,7 +135,6 @@ def test_a_result_without_an_output_that_was_promised_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("spoil", "status", "reason"),
     [
-        (lambda world: setattr(world.handler, "draining", True), 503, "draining"),
         (lambda world: setattr(world.fleet, "starting", True), 503, "model_loading"),
         (lambda world: world.fleet.withdrawn("m", "1", 0), 404, "model_unknown"),
         (

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace.lifecycle import ExitCode
 from headrace.wire import ServiceState
 from tests.services.ingress.pipeline import ROOT, IngressProcess, Pipeline, until
 
@@ -21,9 +22,10 @@ pytestmark = pytest.mark.kafka
 BODY = {"inputs": [{"name": "X", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}]}
 
 
-def infer(ingress: IngressProcess, model: str, **headers: str) -> httpx.Response:
+def infer(ingress: IngressProcess | str, model: str, **headers: str) -> httpx.Response:
+    url = ingress if isinstance(ingress, str) else ingress.url
     return httpx.post(
-        f"{ingress.url}/v2/models/{model}/infer",
+        f"{url}/v2/models/{model}/infer",
         json=BODY,
         headers={name.replace("_", "-"): value for name, value in headers.items()},
         timeout=20,
@@ -217,3 +219,49 @@ def run_to_end(slot: int, settings: dict[str, str]) -> subprocess.CompletedProce
         check=False,
         timeout=60,
     )
+
+
+def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
+    pipeline: Pipeline,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as shared:
+        url = f"http://127.0.0.1:{shared.getsockname()[1]}"
+
+        def ingress() -> IngressProcess:
+            number = shared.fileno()
+            return IngressProcess(
+                pipeline.bus, 3, pass_fds=(number,), HTTP__SOCKET=number
+            )
+
+        with ingress() as first:
+            assert first.url == url
+            with httpx.Client(base_url=url, timeout=20) as client:
+                kept = client.post("/v2/models/echo/infer", json=BODY)
+                assert kept.headers.get("connection") != "close"
+                first.process.send_signal(signal.SIGTERM)
+                until(lambda: bool(first.logged("drain.started")))
+                last = client.post("/v2/models/echo/infer", json=BODY)
+                assert (last.status_code, last.headers["connection"]) == (200, "close")
+            assert first.process.wait(10) == 0
+        with ThreadPoolExecutor(8) as pool:
+            # Nobody runs: they connect, and wait.
+            asked = [pool.submit(infer, url, "echo") for _ in range(8)]
+            with ingress():
+                assert {each.result().status_code for each in asked} == {200}
+
+
+@pytest.mark.parametrize(
+    ("is_passed", "sentence"), [(False, "is no socket"), (True, "does not listen")]
+)
+def test_a_socket_that_cannot_be_taken_over_is_refused(
+    pipeline: Pipeline, *, is_passed: bool, sentence: str
+) -> None:
+    with socket.socket() as silent:
+        number = silent.fileno()
+        refused = IngressProcess(
+            pipeline.bus, pass_fds=(number,) if is_passed else (), HTTP__SOCKET=number
+        )
+        assert refused.process.wait(30) == ExitCode.SETUP
+        until(lambda: bool(refused.logged("setup.refused")))
+    (line,) = refused.logged("setup.refused")
+    assert sentence in line["text"]

@@ -78,6 +78,7 @@ def test_every_overridden_method_is_one_that_uvicorn_calls() -> None:
         "pause_writing",
         "resume_writing",
         "send_400_response",
+        "shutdown",
     }
 
 

@@ -1,0 +1,223 @@
+"""A platform with two of everything behind a network of its own, and its breaking."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+
+from headrace.broker import KafkaConnection, KafkaProducer
+from headrace.embedded import EmbeddedKafka, KafkaSettings, RunningKafka
+from headrace.errors import BusError
+from tests.chaos.clients import MODELS, now_us
+from tests.chaos.faults import Fault, Kind
+from tests.chaos.history import Window
+from tests.chaos.proxy import Direction, Proxy
+from tests.end_to_end.platforms import Platform, running
+from tests.models import graphs
+from tests.models.folders import put_simulated, put_version
+
+__all__ = ["LANES", "Stand", "standing"]
+
+LANES = 2
+COUNTS = ("--ingress", "2", "--formers", "2", "--workers", "4", "--lanes", "2")
+DELAY_S = 0.05
+POISON = b"\xff\x00 no request"
+COMES_BACK_S = 30.0
+LOOK_S = 0.02
+_VICTIMS = {
+    Kind.KILL_WORKER: "gpu_worker",
+    Kind.RESTART_WORKER: "gpu_worker",
+    Kind.FREEZE_WORKER: "gpu_worker",
+    Kind.KILL_FORMER: "batch_former",
+    Kind.RESTART_FORMER: "batch_former",
+    Kind.FREEZE_FORMER: "batch_former",
+    Kind.REBALANCE: "batch_former",
+    Kind.KILL_INGRESS: "ingress",
+    Kind.RESTART_INGRESS: "ingress",
+    Kind.FREEZE_INGRESS: "ingress",
+}
+_KILLS = {Kind.KILL_WORKER, Kind.KILL_FORMER, Kind.KILL_INGRESS}
+SKEW = Path(__file__).parent / "skew"
+
+
+class Stand:
+    """The platform, the broker that it reaches through the proxy, and what was done
+    to its ingresses."""
+
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        broker: RunningKafka,
+        proxy: Proxy,
+        platform: Platform,
+    ) -> None:
+        self.platform = platform
+        self.proxy = proxy
+        self.windows: list[Window] = []
+        self._kafka = kafka
+        self._broker = broker
+        self._http = httpx.Client(timeout=0.5, trust_env=False)
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def urls(self) -> list[str]:
+        return self.platform.document.http
+
+    def pids(self, service: str) -> list[int]:
+        """The processes of a service by slot; those between two lives are left out."""
+        children = psutil.Process(self.platform.process.pid).children()
+        by_slot = []
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                words = child.cmdline()
+                if f"services.{service}" in words:
+                    by_slot.append((int(words[-1]), child.pid))
+        return [pid for _, pid in sorted(by_slot)]
+
+    def all_pids(self) -> list[int]:
+        services = ("batch_former", "gpu_worker", "ingress")
+        return [pid for service in services for pid in self.pids(service)]
+
+    def commit(self, fault: Fault) -> None:
+        """Do it, and return when it is over; whoever was hit may still be starting."""
+        match fault.kind:
+            case Kind.KILL_BROKER:
+                os.kill(self._broker.pid, signal.SIGKILL)
+                self._kafka.wait()
+                self.start_broker()
+            case Kind.RESTART_BROKER:
+                self._kafka.stop()
+                self.start_broker()
+            case Kind.FREEZE_BROKER:
+                with _frozen(self._broker.pid):
+                    time.sleep(fault.for_s)
+            case Kind.SLOW_NETWORK:
+                self.proxy.slow(DELAY_S)
+                time.sleep(fault.for_s)
+                self.proxy.flow()
+            case Kind.STALL_NETWORK:
+                directions = tuple(Direction)[: 1 + fault.slot % 2]
+                self.proxy.stall(*directions)
+                time.sleep(fault.for_s)
+                self.proxy.flow()
+            case Kind.CUT_NETWORK:
+                self.proxy.cut()
+            case Kind.POISON:
+                self._poison(fault.slot)
+            case kind:
+                self._hit(_VICTIMS[kind], fault)
+
+    def start_broker(self) -> None:
+        self._broker = self._kafka.start()
+
+    def await_ready(self) -> None:
+        """Until every process says so."""
+        admin = self.platform.document.admin
+        urls = [*self.urls, *admin["batch_former"], *admin["gpu_worker"]]
+        deadline = time.monotonic() + 2 * COMES_BACK_S
+        while not all(self._is_ready(url) for url in urls):
+            assert time.monotonic() < deadline, "the platform does not come back"
+            time.sleep(LOOK_S)
+
+    def audit(self, since: float) -> subprocess.CompletedProcess[str]:
+        """Of all since an instant of the wall clock, in JSON."""
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "services.ctl", "audit", "--json"),
+                *("--from", f"-{time.time() - since + 1:.0f}s"),
+                *("--bootstrap", self.platform.document.bootstrap_servers),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def _hit(self, service: str, fault: Fault) -> None:
+        pids = self.pids(service)
+        if not pids:
+            return
+        slot = fault.slot % len(pids)
+        pid = pids[slot]
+        from_us = now_us()
+        is_kill = fault.kind in _KILLS
+        if fault.for_s:
+            with _frozen(pid):
+                time.sleep(fault.for_s)
+        else:
+            os.kill(pid, signal.SIGKILL if is_kill else signal.SIGTERM)
+        if service == "ingress":
+            if not fault.for_s:
+                self._await_successor(slot, pid)
+            self.windows.append(Window(slot, from_us, now_us(), is_kill))
+
+    def _await_successor(self, slot: int, pid: int) -> None:
+        deadline = time.monotonic() + COMES_BACK_S
+        while psutil.pid_exists(pid) or not self._is_ready(self.urls[slot]):
+            assert time.monotonic() < deadline, f"ingress {slot} does not come back"
+            time.sleep(LOOK_S)
+
+    def _is_ready(self, url: str) -> bool:
+        try:
+            return self._http.get(f"{url}/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    def _poison(self, slot: int) -> None:
+        connection = KafkaConnection(
+            self.platform.document.bootstrap_servers, "chaos-poison"
+        )
+        producer = KafkaProducer(connection)
+        topic = f"headrace.requests.{MODELS[slot % len(MODELS)]}"
+        with suppress(BusError):
+            producer.produce(topic, slot % (4 * LANES), POISON)
+        producer.flush(2)
+
+
+@contextmanager
+def standing(folder: Path, seed: int) -> Iterator[Stand]:
+    """A broker, a proxy before it, and ``headrace up`` behind both; each process has a
+    wall clock that is wrong in its own way."""
+    models = folder / "models"
+    put_version(models, MODELS[0], "1", graphs.identity("INT64"))
+    put_simulated(models, MODELS[1], "1", alpha_ms=5)
+    put_simulated(models, MODELS[2], "1", alpha_ms=2, memory_left_rows=4)
+    proxy = Proxy()
+    kafka = EmbeddedKafka(
+        KafkaSettings(folder=folder / "kafka", advertised_port=proxy.port)
+    )
+    try:
+        broker = kafka.start()
+        proxy.lead_to(int(broker.bootstrap_servers.split(":")[1]))
+        environment = {
+            "KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{proxy.port}",
+            "PYTHONPATH": str(SKEW),
+            "CHAOS_SKEW_SEED": str(seed),
+        }
+        with running(models, folder, *COUNTS, environment=environment) as platform:
+            stand = Stand(kafka, broker, proxy, platform)
+            yield stand
+            stand.close()
+    finally:
+        kafka.stop()
+        proxy.close()
+
+
+@contextmanager
+def _frozen(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,89 @@
+"""How soon everything is as before, after one fault under load; the figures are
+printed. The bounds are twice what is promised where a core is free, and grow with the
+number of those who wait for one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+
+import psutil
+import pytest
+
+from tests.chaos.faults import Kind
+from tests.chaos.history import Ask, breaches, tally
+from tests.chaos.recovery import LIMIT_MS, under_load, watch
+from tests.chaos.stand import LANES, Stand
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+WORKER_MS = 1_500
+FORMER_MS = 2_000
+
+
+def test_the_work_of_a_killed_worker_runs_elsewhere(stand: Stand) -> None:
+    seen = watch(stand, Kind.KILL_WORKER)
+
+    print(f"worker killed: {seen.slowest_ms:.0f} ms; {tally(seen.asks)}")
+    assert_all_right(seen.asks)
+    assert seen.slowest_ms < bound_ms(WORKER_MS)
+
+
+def test_the_lane_of_a_killed_former_goes_on(stand: Stand) -> None:
+    seen = watch(stand, Kind.KILL_FORMER)
+
+    print(f"former killed: {seen.slowest_ms:.0f} ms; {tally(seen.asks)}")
+    assert_all_right(seen.asks)
+    assert seen.slowest_ms < bound_ms(FORMER_MS)
+
+
+def test_restarts_by_turns_fail_no_request(stand: Stand) -> None:
+    for service in ("ingress", "gpu_worker", "batch_former"):
+        # A lane waits for its former's start, or for the end of its session.
+        slowness = waiting_per_core() if service == "batch_former" else 1.0
+        asks = under_load(
+            stand,
+            partial(restart_by_turns, stand, service),
+            limit_ms=round(LIMIT_MS * min(slowness, 3.0)),
+        )
+        print(f"{service}: {tally(asks)}, slowest {slowest_ms(asks):.0f} ms")
+        assert_all_right(asks)
+
+
+def test_traffic_outlives_its_broker_in_the_same_processes(stand: Stand) -> None:
+    pids = stand.all_pids()
+
+    seen = watch(stand, Kind.KILL_BROKER)
+
+    print(f"broker back: {seen.resumed_ms:.0f} ms; {tally(seen.asks)}")
+    assert stand.all_pids() == pids
+    assert breaches(seen.asks, ()) == []
+
+
+def restart_by_turns(stand: Stand, service: str) -> None:
+    """Both ingresses, both workers of a lane, both formers."""
+    pids = stand.pids(service)
+    for pid in pids[::LANES] if service == "gpu_worker" else pids:
+        os.kill(pid, signal.SIGTERM)
+        while psutil.pid_exists(pid):
+            time.sleep(0.02)
+        stand.await_ready()
+
+
+def assert_all_right(asks: list[Ask]) -> None:
+    assert set(tally(asks)) == {"right"}, tally(asks)
+
+
+def bound_ms(promised_ms: float) -> float:
+    return promised_ms * 2 * waiting_per_core()
+
+
+def waiting_per_core() -> float:
+    """Threads that run or wait to run; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def slowest_ms(asks: list[Ask]) -> float:
+    return max(ask.ended_us - ask.sent_us for ask in asks) / 1000
