@@ -14,10 +14,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from headrace.audit import AuditRange, Report, audit_log
-from headrace.wire import Topics
+from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
-from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["audit"]
 
@@ -67,11 +66,13 @@ def audit(  # noqa: PLR0913 - its options
     if to_us is not None and to_us <= from_us:
         raise UsageError(f"--to {to} is not after --from {from_}.")
     wanted = AuditRange(from_us, to_us, frozenset(models))
-    connection = kafka(bootstrap, data, "headrace-audit")
+    connection, topics = reached(
+        bootstrap, data, "headrace-audit", prefix=prefix, models=models
+    )
     report = _with_progress(
         lambda tell: audit_log(
             connection,
-            Topics(prefix or topic_prefix()),
+            topics,
             wanted,
             now_us=now_us,
             progress=tell,
@@ -97,7 +98,7 @@ def _show(report: Report) -> None:
     console = Console()
     counts = report.counts
     console.print(
-        f"{counts.requests} requests from {shown(report.from_us)} to "
+        f"{counts.requests} request{'' if counts.requests == 1 else 's'} from {shown(report.from_us)} to "
         f"{shown(report.to_us)} UTC; the log was read to {shown(report.read_to_us)}."
     )
     table = Table(show_header=False)

@@ -24,10 +24,10 @@ from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Record, TopicKind, Topics, decode_json
 from headrace.wire import headers as names
 from services.ctl.batch_trail import BatchTrail, FollowBatch
+from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
-from services.ctl.where import kafka, topic_prefix
 
 __all__ = ["explain", "explained"]
 
@@ -77,8 +77,7 @@ def explain(
     """
     now_us = time.time_ns() // 1000
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
-    connection = kafka(bootstrap, data)
-    found = explained(connection, Topics(topic_prefix()), name, from_us, now_us)
+    found = explained(*reached(bootstrap, data), name, from_us, now_us)
     if found is None:
         print(f"The log knows nothing of {name}: look further back with --from.")
         return 1

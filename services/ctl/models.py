@@ -17,7 +17,7 @@ from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
 from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Topics, decode_json
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.cluster import reached
 
 __all__ = ["VersionRow", "announced_versions", "models", "versions"]
 
@@ -60,8 +60,8 @@ def models(
     output
         table, or json.
     """
-    connection = kafka(bootstrap, data)
-    rows = asyncio.run(announced_versions(connection, topic_prefix()))
+    connection, topics = reached(bootstrap, data)
+    rows = asyncio.run(announced_versions(connection, topics.prefix))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
     elif rows:

@@ -193,7 +193,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
         )
     except KeyboardInterrupt:
         console.say("stopped before it was ready")
-        return 1
+        return 0
     return _Platform(installation, models, state, console, options).run()
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "ingress_url",
     "kafka",
     "kafka_elsewhere",
+    "topic_pool",
     "topic_prefix",
 ]
 
@@ -68,3 +69,8 @@ def _running(data: Path | None, option: str) -> Document:
 def topic_prefix() -> str:
     """How the topics' names begin, from the variable that the services read."""
     return os.environ.get("HEADRACE_BUS__PREFIX", "headrace")
+
+
+def topic_pool() -> str:
+    """The pool of workers, likewise."""
+    return os.environ.get("HEADRACE_BUS__POOL", "default")
