@@ -83,7 +83,7 @@ def check_names(
 
 def _last_words(
     topics: Topics, there: Collection[str], kind: TopicKind
-) -> Collection[str]:
+) -> set[str]:
     beginning = f"{topics.prefix}.{kind}."
     return {
         topic.removeprefix(beginning) for topic in there if topic.startswith(beginning)
@@ -93,4 +93,5 @@ def _last_words(
 def _instead(one: str, several: str, known: Collection[str]) -> str:
     if not known:
         return f"it has no {one} of Headrace yet"
-    return f"it has the {one if len(known) == 1 else several} {', '.join(sorted(known))}"
+    what = one if len(known) == 1 else several
+    return f"it has the {what} {', '.join(sorted(known))}"

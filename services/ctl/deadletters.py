@@ -31,6 +31,7 @@ from services.ctl.letters import (
 )
 from services.ctl.options import Amount
 from services.ctl.payload import Payload, payload_of
+from services.ctl.wording import counted
 
 __all__ = ["LetterRow", "RedriveRow", "app", "redrive_letters"]
 
@@ -312,8 +313,8 @@ def _show_rows(rows: Sequence[LetterRow]) -> None:
     """In lines, not columns: an id, a place and a sentence do not fit side by side."""
     console = Console(highlight=False)
     for row in rows:
-        tries = f"{row.attempts} attempt{'' if row.attempts == 1 else 's'}"
-        head = Text(f"{shown(row.buried_us)[:19]}  {row.id}", style="bold")
+        tries = counted(row.attempts, "attempt")
+        head = Text(f"{shown(row.buried_us)}  {row.id}", style="bold")
         told = Text(f"    {row.model}: {row.reason} after {tries}")
         for line in (head, told, Text(f"    {row.text}"), Text(f"    {row.letter}")):
             console.print(line, soft_wrap=True)
@@ -325,7 +326,7 @@ def _show_details(details: LetterDetails) -> None:
     table.add_column(overflow="fold")
     for name, value in msgspec.structs.asdict(details.row).items():
         if name == "buried_us":
-            table.add_row("time (UTC)", shown(value))
+            table.add_row("time", shown(value))
         else:
             table.add_row(name, str(value))
     for header, text in details.headers:

@@ -22,6 +22,9 @@ from services.ctl.cluster import reached
 __all__ = ["VersionRow", "announced_versions", "models", "versions"]
 
 
+_PAIR_WIDTH = 9
+
+
 class VersionRow(msgspec.Struct, frozen=True):
     """One version, over all slots that speak of it."""
 
@@ -124,20 +127,26 @@ def _row(slots: list[Announcement]) -> VersionRow:
     )
 
 
+def _ms(ms: float) -> str:
+    """To three digits, without an exponent."""
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
+
+
 def _show(rows: list[VersionRow]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("model", "version"):
         table.add_column(heading, overflow="fold")
     table.add_column("slots", no_wrap=True)
-    for heading in ("max batch", "run ms by rows"):
-        table.add_column(heading)
+    table.add_column("max batch")
+    # Wrapped between the pairs, each of which is one word.
+    table.add_column("run ms by rows", min_width=_PAIR_WIDTH)
     table.add_column("remarks", overflow="fold", min_width=24)
     for row in rows:
         slots = [
             f"{state} {','.join(map(str, numbers))}"
             for state, numbers in row.slots.items()
         ]
-        runs = " ".join(f"{size}: {ms:.3g}" for size, ms in row.run_ms.items())
+        runs = " ".join(f"{size}:{_ms(ms)}" for size, ms in row.run_ms.items())
         is_ready = ModelState.READY in row.slots
         table.add_row(
             escape(row.model),

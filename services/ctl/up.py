@@ -22,6 +22,7 @@ from headrace.broker import KafkaConnection, reach
 from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import BusError, SetupError
+from headrace.wire import Topics
 from services.ctl.console import Console
 from services.ctl.errors import UsageError
 from services.ctl.installation import (
@@ -31,6 +32,7 @@ from services.ctl.installation import (
     reserve_ports,
 )
 from services.ctl.models import VersionRow, announced_versions
+from services.ctl.neighbours import refuse_beside_another
 from services.ctl.options import PORT_MAX, Port, Processes, usable, writable_folder
 from services.ctl.readiness import await_ready, ready_sentences
 from services.ctl.running import (
@@ -76,7 +78,8 @@ class Options:
     data
         Folder that keeps the queue over restarts [default: .headrace].
     ephemeral
-        Keep nothing: a temporary folder in place of DATA.
+        Keep nothing: a temporary folder in place of DATA. Another cluster keeps what
+        is written there.
     as_json
         Print one JSON line when ready and one per restart; the log is on stderr.
     """
@@ -230,8 +233,17 @@ def _kafka(
     """The embedded broker, started, or the address of another cluster."""
     elsewhere = kafka_elsewhere()
     if elsewhere:
-        reach(KafkaConnection(elsewhere, "headrace-ctl"), KAFKA_ANSWERS_WITHIN_S)
-        console.say(f"using Apache Kafka at {elsewhere}")
+        connection = KafkaConnection(elsewhere, "headrace-ctl")
+        reach(connection, KAFKA_ANSWERS_WITHIN_S)
+        prefix = topic_prefix()
+        kept = (
+            f"; --ephemeral keeps no folder here, but what is written there stays, in "
+            f"topics {prefix}.*"
+        )
+        console.say(
+            f"using Apache Kafka at {elsewhere}{kept if options.ephemeral else ''}"
+        )
+        refuse_beside_another(connection, Topics(prefix), console.say)
         return None, elsewhere
     settings = KafkaSettings(
         folder=data / "kafka",

@@ -148,7 +148,7 @@ def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
         if len(whole) > bytes_max:
             raise _too_large(
                 f"the body is larger than {bytes_max} bytes when decompressed, more "
-                "than a request of this model takes"
+                "than a request of this model takes (payload_bytes_max)"
             )
         if unpacker.eof:
             left = left[len(piece) - len(unpacker.unused_data) :]

@@ -215,14 +215,14 @@ def test_every_line_of_the_merged_log_has_a_time_and_shows_where_values_end(
     console.line("ingress.0", '{"json": "of another kind"}')
 
     lines = capsys.readouterr().err.splitlines()
-    named = "gpu-worker.0    03:04:05.678"
+    named = "gpu-worker.0    03:04:05.678Z"
     assert lines[:3] == [
         f'{named} warning model.refused model=m text="no such file" rows=3',
         f"{named} Traceback:",
         f"{named}   line 1",
     ]
     untimed = [
-        re.fullmatch(r"ingress\.0 {7}\d\d:\d\d:\d\d\.\d{3} (.*)", line)
+        re.fullmatch(r"ingress\.0 {7}\d\d:\d\d:\d\d\.\d{3}Z (.*)", line)
         for line in lines[3:]
     ]
     assert [found and found[1] for found in untimed] == [
