@@ -69,8 +69,7 @@ def check_names(
     if pool is not None and topics.lanes not in there:
         known = _last_words(topics, there, TopicKind.LANES)
         raise UsageError(
-            f"There is no pool {pool!r} at {where}: "
-            f"{_instead('pool', 'pools', known)}."
+            f"There is no pool {pool!r} at {where}: {_instead('pool', 'pools', known)}."
         )
     for model in models:
         if topics.requests(model) not in there:
@@ -81,9 +80,7 @@ def check_names(
             )
 
 
-def _last_words(
-    topics: Topics, there: Collection[str], kind: TopicKind
-) -> set[str]:
+def _last_words(topics: Topics, there: Collection[str], kind: TopicKind) -> set[str]:
     beginning = f"{topics.prefix}.{kind}."
     return {
         topic.removeprefix(beginning) for topic in there if topic.startswith(beginning)

@@ -16,10 +16,13 @@ from rich.table import Table
 from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
 from headrace.errors import UndecodableRecord
+from headrace.repository import bare_models
 from headrace.wire import Announcement, Topics, decode_json
 from services.ctl.cluster import reached
+from services.ctl.running import find_running
+from services.ctl.where import kafka_elsewhere
 
-__all__ = ["VersionRow", "announced_versions", "models", "versions"]
+__all__ = ["VersionRow", "announced_versions", "bare_sentences", "models", "versions"]
 
 
 _PAIR_WIDTH = 9
@@ -67,10 +70,14 @@ def models(
     rows = asyncio.run(announced_versions(connection, topics.prefix))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
-    elif rows:
+        return 0
+    if rows:
         _show(rows)
     else:
         print("No worker has announced a model.")
+    here = None if bootstrap or kafka_elsewhere() else find_running(data)
+    for sentence in bare_sentences(here.models) if here else ():
+        Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -80,6 +87,15 @@ async def announced_versions(
     """What the workers have announced up to now. Raises BusError."""
     topic = Topics(prefix).control_models
     return versions([record async for record in tail(connection, topic)])
+
+
+def bare_sentences(folder: Path) -> list[str]:
+    """About each model of a repository that has no version to serve."""
+    return [
+        f"not served: {model}: it has no version folder; put its files into "
+        f"{folder / model / '1'}"
+        for model in bare_models(folder)
+    ]
 
 
 def versions(records: Iterable[Record]) -> list[VersionRow]:

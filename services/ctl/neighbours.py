@@ -51,9 +51,7 @@ def refuse_beside_another(
             raise UsageError(_refusal(beating, topics.prefix, connection))
 
 
-def new_heartbeats(
-    before: Sequence[Record], now: Sequence[Record]
-) -> list[Heartbeat]:
+def new_heartbeats(before: Sequence[Record], now: Sequence[Record]) -> list[Heartbeat]:
     """The last one of each process that ``now`` has and ``before`` has not."""
     known = {(record.partition, record.offset) for record in before}
     found: dict[str, Heartbeat] = {}

@@ -207,8 +207,9 @@ class FollowRequest:
                 what = (
                     f"sent to worker slot {record.partition} in batch {batch.batch} "
                     f"({batch.release_reason}: {counted(len(batch.ids), 'request')}, "
-                    f"{counted(sum(batch.rows), 'row')}, {batch.predicted_us / 1000:.1f} ms "
-                    f"predicted), attempt {batch.attempts[number]}"
+                    f"{counted(sum(batch.rows), 'row')}, "
+                    f"{batch.predicted_us / 1000:.1f} ms predicted), "
+                    f"attempt {batch.attempts[number]}"
                 )
                 yield what, False
 

@@ -39,7 +39,7 @@ from services.ctl.running import (
     DATA_FOLDER,
     EPHEMERAL_PREFIX,
     StateFile,
-    ephemeral_ones,
+    all_running,
     find_running,
 )
 from services.ctl.supervision import Service, Supervision
@@ -119,7 +119,7 @@ def down(*, data: Path | None = None) -> int:
     running = find_running(data)
     if running is None:
         print(f"Nothing runs from {data or DATA_FOLDER}.")
-        for other in ephemeral_ones() if data is None else ():
+        for other in all_running() if data is None else ():
             where = f" (started in {other.started_in})" if other.started_in else ""
             print(
                 f"What runs{where} is stopped by `headrace down --data {other.data}`."
@@ -180,7 +180,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
     try:
         data = _data_folder(options, stack)
         models = _models_folder(options.models, data)
-        state = StateFile(data)
+        state = StateFile(data, models)
         stack.callback(state.close)
         ports = reserve_ports(counts, options.http_port)
         for port in ports.values():

@@ -32,7 +32,13 @@ from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail
 from services.ctl.explain import _show_batch as show_batch
 from services.ctl.explain import _show_request as show_request
 from services.ctl.letters import Letter, put_back
-from services.ctl.request_trail import FollowRequest, Found, RequestTrail, Step, found_in
+from services.ctl.request_trail import (
+    FollowRequest,
+    Found,
+    RequestTrail,
+    Step,
+    found_in,
+)
 from tests.wire.records import (
     AN_INGRESS,
     INGRESS,

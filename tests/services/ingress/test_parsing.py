@@ -94,9 +94,9 @@ def test_binary_tensors_follow_each_other_in_the_order_of_the_inputs() -> None:
         (-1, ONE_ROW, "'X'.*-1"),
         (2**31, ONE_ROW, "'X'.*2147483648, but 16"),
         (2**63, ONE_ROW, "'X'.*9223372036854775808, but 16"),
-        ("16", ONE_ROW, "input 'X': parameters.binary_data_size must be an integer, got "),
-        (16.0, ONE_ROW, "input 'X': parameters.binary_data_size must be an integer, got "),
-        (True, ONE_ROW, "input 'X': parameters.binary_data_size must be an integer, got "),
+        ("16", ONE_ROW, "input 'X': .*_size must be an integer"),
+        (16.0, ONE_ROW, "input 'X': .*_size must be an integer"),
+        (True, ONE_ROW, "input 'X': .*_size must be an integer"),
     ],
 )
 def test_a_size_that_does_not_fit_is_told_with_the_tensor(
@@ -200,7 +200,7 @@ def test_the_bare_tokens_of_triton_are_numbers() -> None:
         (b"[]", "the request must be an object, got a list"),
         (b"\xff\xfe", "not valid JSON"),
         (b'{"inputs":[NaN', "not valid JSON"),
-        (b'{"inputs":[{"name":"\\ud800","data":[NaN]}]}', "inputs"),
+        (b'{"inputs":[{"name":"\\ud800","data":[NaN]}]}', "shape is missing"),
         (b"{}", "inputs"),
         (body(x([1, 2, 3, 4]), id=1), "^id must be a string, got an integer$"),
         (body(x([1, 2, 3, 4]), id="x" * 1025), "id is limited to 1024"),
