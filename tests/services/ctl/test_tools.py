@@ -170,10 +170,11 @@ def test_the_ready_lines_name_a_model_folder_without_versions(tmp_path: Path) ->
 
     sentences = ready_sentences([], tmp_path, versions([announced(0, _READY)]))
 
-    assert sentences[1:] == [
+    (bare,) = sentences[1:]
+    assert bare == (
         "not served: flat: it has no version folder; put its files into "
         f"{tmp_path}/flat/1"
-    ]
+    )
 
 
 def test_doctor_says_how_to_get_cuda_without_saying_that_it_was_asked_for() -> None:
