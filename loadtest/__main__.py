@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SetupError
 from loadtest.bench import Bench
 from loadtest.report import print_report, write_report
 from loadtest.scenario import SCENARIOS, read_scenario
@@ -66,8 +67,18 @@ def bench(*scenarios: str, options: Options = Options()) -> int:
     # Wide enough for the table also where the output is no terminal.
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     names = scenarios or sorted(file.stem for file in SCENARIOS.glob("*.toml"))
+    _check_only(names, options.only)
     missed = sum(_bench(name, options, console) for name in names)
     return 1 if missed else 0
+
+
+def _check_only(names: Sequence[str], only: str) -> None:
+    """Raises SetupError if no run of the scenarios has ``only`` in its name."""
+    runs = {name: [run.name for run in read_scenario(name).runs] for name in names}
+    if any(only in run for listed in runs.values() for run in listed):
+        return
+    told = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in runs.items())
+    raise SetupError(f"--only {only} is in the name of no run: there are {told}.")
 
 
 def _bench(name: str, options: Options, console: Console) -> int:

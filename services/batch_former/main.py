@@ -85,7 +85,7 @@ REQUEST_HEAD_BYTES = 65_536
 """What a request record may have beside its payload (``schemas/asyncapi.yaml``); the
 topic of dead letters has room for twice as much."""
 
-TABLES = ReaderSettings(fetch_wait_ms=500)
+TABLES = ReaderSettings(fetch_wait_ms=250)
 DEFAULT = ReaderSettings()
 
 

@@ -77,6 +77,11 @@ class Measuring:
         metrics.batch_requests.labels(model, version).observe(len(requests))
         metrics.batch_wait.labels(model, version).observe((now_us - oldest_us) / 1e6)
         metrics.padded_rows.labels(model, version).inc(dispatch.padded_rows - rows)
+        if dispatch.padded_length:
+            tokens = dispatch.padded_rows * dispatch.padded_length
+            asked = sum(request.rows * request.length for request in requests)
+            metrics.tokens.labels(model, version).inc(tokens)
+            metrics.padding_tokens.labels(model, version).inc(tokens - asked)
         for request in requests:
             if request.attempt > 1 or request.group:
                 why = "split" if request.group else "again"

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from headrace.audit import AuditRange, Report, audit_log
-from headrace.wire import Topics
+from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.wording import counted
 
 __all__ = ["audit"]
 
@@ -67,11 +68,13 @@ def audit(  # noqa: PLR0913 - its options
     if to_us is not None and to_us <= from_us:
         raise UsageError(f"--to {to} is not after --from {from_}.")
     wanted = AuditRange(from_us, to_us, frozenset(models))
-    connection = kafka(bootstrap, data, "headrace-audit")
+    connection, topics = reached(
+        bootstrap, data, "headrace-audit", prefix=prefix, models=models
+    )
     report = _with_progress(
         lambda tell: audit_log(
             connection,
-            Topics(prefix or topic_prefix()),
+            topics,
             wanted,
             now_us=now_us,
             progress=tell,
@@ -97,8 +100,8 @@ def _show(report: Report) -> None:
     console = Console()
     counts = report.counts
     console.print(
-        f"{counts.requests} requests from {shown(report.from_us)} to "
-        f"{shown(report.to_us)} UTC; the log was read to {shown(report.read_to_us)}."
+        f"{counted(counts.requests, 'request')} from {shown(report.from_us)} to "
+        f"{shown(report.to_us)}; the log was read to {shown(report.read_to_us)}."
     )
     table = Table(show_header=False)
     table.add_column()
@@ -121,13 +124,13 @@ def _show_findings(console: Console, report: Report) -> None:
             continue
         listed = [each for each in report.findings if each.kind is kind][:_LISTED]
         title = f"{kind.replace('_', ' ')}: {total}"
-        table = Table(title=title, title_justify="left", title_style="bold red")
-        for heading in ("id", "tenant", "asked (UTC)", "record", "what"):
-            table.add_column(heading, overflow="fold")
+        console.print(Text(title, style="bold red"))
         for each in listed:
             place = f"{each.source.topic}/{each.source.partition}/{each.source.offset}"
-            table.add_row(each.id, each.tenant, shown(each.asked_us), place, each.text)
-        console.print(table)
+            head = f"{each.id}  tenant {each.tenant}, asked {shown(each.asked_us)}"
+            # Left to the terminal to wrap: what is folded cannot be copied.
+            for line in (f"  {head}", f"    {place}", f"    {each.text}"):
+                console.print(Text(line), soft_wrap=True)
         if total > len(listed):
             console.print(f"and {total - len(listed)} more (--json lists up to 1000)")
     if report.is_clean:

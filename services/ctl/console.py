@@ -21,8 +21,8 @@ _OWN_KEYS = ("event", "level", "timestamp", "service", "slot")
 
 
 class Console:
-    """Lines of several processes, each with its name and a time in front (UTC), never
-    interleaved.
+    """Lines of several processes, each with its name and a time in front (UTC, and so
+    marked with Z), never interleaved.
 
     A line that is a structured event is shown as event and values, those with spaces
     in quotes; any other line as it is. Colours only on a terminal, and not with
@@ -41,7 +41,7 @@ class Console:
     def line(self, name: str, text: str) -> None:
         """One line that the process ``name`` wrote."""
         event = _event(text)
-        time = str(event.get("timestamp", ""))[_CLOCK] or _now()
+        time = f"{str(event.get('timestamp', ''))[_CLOCK] or _now()}Z"
         # A reader of the log that is gone must not stop who writes it.
         with self._lock, suppress(BrokenPipeError):
             prefix = self._paint(f"{name:<{_NAME_WIDTH}}", self._colour(name))

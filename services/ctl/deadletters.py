@@ -17,6 +17,7 @@ from rich.text import Text
 from headrace.broker import Delivery, KafkaConnection, KafkaProducer, ProducerSettings
 from headrace.domain import Reason
 from headrace.wire import Topics
+from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
 from services.ctl.letters import (
@@ -30,7 +31,7 @@ from services.ctl.letters import (
 )
 from services.ctl.options import Amount
 from services.ctl.payload import Payload, payload_of
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.wording import counted
 
 __all__ = ["LetterRow", "RedriveRow", "app", "redrive_letters"]
 
@@ -117,7 +118,8 @@ def list_letters(  # noqa: PLR0913 - its options
     since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
     newest: deque[Letter] = deque(maxlen=last)
     count = 0
-    letters = read_letters(kafka(bootstrap, data), _topics(), models, since_us)
+    cluster = reached(bootstrap, data, models=models)
+    letters = read_letters(*cluster, models, since_us)
     for letter in letters:
         if not reasons or letter.letter.reason in reasons:
             count += 1
@@ -160,7 +162,7 @@ def show(
     output
         table, or json.
     """
-    letters = read_letters(kafka(bootstrap, data), _topics(), models, 0)
+    letters = read_letters(*reached(bootstrap, data, models=models), models, 0)
     found = [
         LetterDetails(
             _row(each),
@@ -214,7 +216,7 @@ def redrive(
     """
     if not wanted:
         raise UsageError("name at least one request: `headrace deadletters list`.")
-    connection, topics = kafka(bootstrap, data), _topics()
+    connection, topics = reached(bootstrap, data, models=models)
     letters = list(read_letters(connection, topics, models, 0))
     rows, picked = _picked(letters, wanted)
     rows += redrive_letters(connection, topics, picked, force=force)
@@ -311,8 +313,8 @@ def _show_rows(rows: Sequence[LetterRow]) -> None:
     """In lines, not columns: an id, a place and a sentence do not fit side by side."""
     console = Console(highlight=False)
     for row in rows:
-        tries = f"{row.attempts} attempt{'' if row.attempts == 1 else 's'}"
-        head = Text(f"{shown(row.buried_us)[:19]}  {row.id}", style="bold")
+        tries = counted(row.attempts, "attempt")
+        head = Text(f"{shown(row.buried_us)}  {row.id}", style="bold")
         told = Text(f"    {row.model}: {row.reason} after {tries}")
         for line in (head, told, Text(f"    {row.text}"), Text(f"    {row.letter}")):
             console.print(line, soft_wrap=True)
@@ -324,7 +326,7 @@ def _show_details(details: LetterDetails) -> None:
     table.add_column(overflow="fold")
     for name, value in msgspec.structs.asdict(details.row).items():
         if name == "buried_us":
-            table.add_row("time (UTC)", shown(value))
+            table.add_row("time", shown(value))
         else:
             table.add_row(name, str(value))
     for header, text in details.headers:
@@ -339,10 +341,6 @@ def _show_details(details: LetterDetails) -> None:
                 f"input {each.name}", f"{each.datatype} {each.shape}: {each.first}"
             )
     Console().print(table)
-
-
-def _topics() -> Topics:
-    return Topics(topic_prefix())
 
 
 def _print_json(value: object) -> None:

@@ -21,9 +21,9 @@ from rich.table import Table
 from headrace.broker import KafkaConnection, reach
 from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_jars
 from headrace.errors import SetupError
-from headrace.runtime import DeviceSettings, open_device
+from headrace.runtime import CUDA_NEEDS, DeviceSettings, Provider, open_device
 from services.ctl.ports import ReservedPort
-from services.ctl.running import DATA_FOLDER, ephemeral_ones, find_running
+from services.ctl.running import DATA_FOLDER, all_running
 from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
 
 __all__ = ["Finding", "State", "doctor"]
@@ -110,8 +110,7 @@ def _jars() -> Finding:
 
 
 def _ports() -> Finding:
-    here = find_running(DATA_FOLDER)
-    running = [*([here] if here else []), *ephemeral_ones()]
+    running = all_running()
     if running:
         what = "; ".join(
             f"Headrace runs from {each.data}: {' '.join(each.document.http)}"
@@ -155,11 +154,9 @@ def _enough(what: str, free: int, wanted: int, remedy: str) -> Finding:
 
 
 def _device() -> Finding:
-    try:
-        open_device(DeviceSettings(provider="cuda"))
-    except SetupError as error:
-        return Finding("gpu", State.NOTE, "models run on the CPU", str(error))
-    return Finding("gpu", State.OK, "models run on CUDA")
+    if open_device(DeviceSettings()).provider is Provider.CUDA:
+        return Finding("gpu", State.OK, "models run on CUDA")
+    return Finding("gpu", State.NOTE, "models run on the CPU", f"for CUDA {CUDA_NEEDS}")
 
 
 def _cluster() -> Finding:

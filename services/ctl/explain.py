@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from headrace.broker import (
     History,
@@ -23,11 +23,12 @@ from headrace.domain import Padding, Source
 from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Record, TopicKind, Topics, decode_json
 from headrace.wire import headers as names
-from services.ctl.batch_trail import BatchTrail, FollowBatch
+from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail, SentTrail
+from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.wording import counted
 
 __all__ = ["explain", "explained"]
 
@@ -42,6 +43,7 @@ _LINGER_US = 3_000_000
 
 _AHEAD_MAX = 500
 _MEMBERS_SHOWN = 40
+_NAME_WIDTH = 13
 
 
 def explain(
@@ -77,8 +79,7 @@ def explain(
     """
     now_us = time.time_ns() // 1000
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
-    connection = kafka(bootstrap, data)
-    found = explained(connection, Topics(topic_prefix()), name, from_us, now_us)
+    found = explained(*reached(bootstrap, data), name, from_us, now_us)
     if found is None:
         print(f"The log knows nothing of {name}: look further back with --from.")
         return 1
@@ -237,81 +238,80 @@ def _request(
 
 
 def _show_batch(trail: BatchTrail) -> None:
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("batch", trail.batch)
-    table.add_row("model", f"{trail.model} version {trail.version}")
+    lines = [("batch", trail.batch)]
+    lines.append(("model", f"{trail.model} version {trail.version}"))
     sent, ran = trail.sent, trail.ran
     if sent is None:
-        table.add_row("made", "its record is no longer in the log")
+        lines.append(("made", "its record is no longer in the log"))
     else:
-        table.add_row("sent (UTC)", shown(sent.at_us))
-        table.add_row(
-            "by", f"former {sent.former}, lane {sent.lane}, epoch {sent.epoch}"
-        )
-        table.add_row("to", f"worker slot {sent.slot}, incarnation {sent.incarnation}")
-        table.add_row("released", sent.release_reason)
-        table.add_row(
-            "rows",
-            f"{trail.rows} of {len(trail.members)} requests, padded to "
-            f"{sent.padded_rows}; {sent.padding_waste:.1%} of the work is padding",
-        )
-        table.add_row("predicted run", f"{sent.predicted_us / 1000:.2f} ms")
+        lines += _sent_lines(sent, trail)
     if ran is not None:
-        table.add_row("measured run", f"{ran.run_us / 1000:.2f} ms")
-        table.add_row(
-            "in the worker",
-            f"waited {ran.waited_us / 1000:.2f} ms, input {ran.input_us / 1000:.2f} "
-            f"ms, output {ran.output_us / 1000:.2f} ms",
-        )
-        table.add_row("done (UTC)", shown(ran.at_us))
+        lines += [
+            ("measured run", f"{ran.run_us / 1000:.2f} ms"),
+            ("waited there", f"{ran.waited_us / 1000:.2f} ms"),
+            ("input", f"{ran.input_us / 1000:.2f} ms"),
+            ("output", f"{ran.output_us / 1000:.2f} ms"),
+            ("done", shown(ran.at_us)),
+        ]
     elif trail.refused:
-        table.add_row("refused", trail.refused)
+        lines.append(("refused", trail.refused))
     else:
-        table.add_row("measured run", "no worker has said that it is done")
+        lines.append(("measured run", "no worker has said that it is done"))
     if trail.replied_us is not None:
-        table.add_row("replied (UTC)", shown(trail.replied_us))
-    console = Console()
-    console.print(table)
-    console.print(_members(trail))
+        lines.append(("replied", shown(trail.replied_us)))
+    for name, value in lines:
+        _print(f"{name:<{_NAME_WIDTH}} {value}")
+    for each in trail.members[:_MEMBERS_SHOWN]:
+        _print(f"  {each.id}  {_of_member(each)}")
     left = len(trail.members) - _MEMBERS_SHOWN
     if left > 0:
-        console.print(f"and {left} more (--output json lists all)")
+        _print(f"and {left} more (--output json lists all)")
 
 
-def _members(trail: BatchTrail) -> Table:
-    table = Table()
-    for heading in ("id", "tenant", "rows", "attempt", "queued ms", "end"):
-        table.add_column(heading, overflow="fold")
-    for each in trail.members[:_MEMBERS_SHOWN]:
-        rows = "" if each.rows is None else str(each.rows)
-        if each.length:
-            rows += f" of length {each.length}"
-        table.add_row(
-            each.id,
-            each.tenant,
-            rows,
-            "" if each.attempt is None else str(each.attempt),
-            "" if each.queued_us is None else f"{each.queued_us / 1000:.0f}",
-            f"{each.status} {each.reason}".strip(),
-        )
-    return table
+def _sent_lines(sent: SentTrail, trail: BatchTrail) -> list[tuple[str, str]]:
+    rows = (
+        f"{trail.rows} of {counted(len(trail.members), 'request')}, padded to "
+        f"{sent.padded_rows}; {sent.padding_waste:.1%} of the work is padding"
+    )
+    return [
+        ("sent", shown(sent.at_us)),
+        ("by", f"former {sent.former}, lane {sent.lane}, epoch {sent.epoch}"),
+        ("to", f"worker slot {sent.slot}, incarnation {sent.incarnation}"),
+        ("released", sent.release_reason),
+        ("rows", rows),
+        ("predicted run", f"{sent.predicted_us / 1000:.2f} ms"),
+    ]
+
+
+def _of_member(each: MemberTrail) -> str:
+    """What the log has of it."""
+    told = [each.tenant]
+    if each.rows is not None:
+        length = f" of length {each.length}" if each.length else ""
+        told.append(f"{counted(each.rows, 'row')}{length}")
+    if each.attempt is not None:
+        told.append(f"attempt {each.attempt}")
+    if each.queued_us is not None:
+        told.append(f"queued {each.queued_us / 1000:.0f} ms")
+    # Some of both are the same word.
+    told.append(" ".join(dict.fromkeys((each.status, each.reason))).strip())
+    return ", ".join(filter(None, told))
 
 
 def _show_request(trail: RequestTrail) -> None:
-    console = Console()
-    console.print(
+    """In lines, not columns: an id or a place that is folded cannot be copied."""
+    _print(
         f"Request {trail.id} of tenant {trail.tenant} to {trail.model}, "
         f"{trail.priority}"
         + (f", body id {trail.client_id!r}" if trail.client_id else "")
         + (f", deadline {shown(trail.deadline_us)}" if trail.deadline_us else "")
     )
-    table = Table()
-    for heading in ("time (UTC)", "ms", "what", "record"):
-        table.add_column(heading, overflow="fold")
     for step in trail.steps:
-        table.add_row(
-            shown(step.at_us)[11:], f"{step.after_us / 1000:.0f}", step.what, step.place
-        )
-    console.print(table)
+        after = f"+{step.after_us / 1000:.0f} ms"
+        _print(f"{shown(step.at_us)}  {after:>9}  {step.what}")
+        _print(f"    {step.place}")
+
+
+def _print(text: str) -> None:
+    """Left to the terminal to wrap, which copies it whole."""
+    Console().print(Text(text), soft_wrap=True)

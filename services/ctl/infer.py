@@ -55,6 +55,7 @@ class _Answer(msgspec.Struct):
 
 def infer(
     model: str,
+    /,
     *,
     inputs: Annotated[
         Sequence[str],

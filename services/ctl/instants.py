@@ -37,9 +37,6 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
 
 
 def shown(at_us: int) -> str:
-    """In UTC, to the millisecond."""
-    return (
-        datetime.fromtimestamp(at_us / 1e6, UTC)
-        .isoformat(sep=" ", timespec="milliseconds")
-        .removesuffix("+00:00")
-    )
+    """In UTC, to the millisecond, in a form that ``instant_us`` reads."""
+    told = datetime.fromtimestamp(at_us / 1e6, UTC)
+    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")

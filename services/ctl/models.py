@@ -16,10 +16,16 @@ from rich.table import Table
 from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
 from headrace.errors import UndecodableRecord
+from headrace.repository import bare_models
 from headrace.wire import Announcement, Topics, decode_json
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.cluster import reached
+from services.ctl.running import find_running
+from services.ctl.where import kafka_elsewhere
 
-__all__ = ["VersionRow", "announced_versions", "models", "versions"]
+__all__ = ["VersionRow", "announced_versions", "bare_sentences", "models", "versions"]
+
+
+_PAIR_WIDTH = 9
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -60,14 +66,18 @@ def models(
     output
         table, or json.
     """
-    connection = kafka(bootstrap, data)
-    rows = asyncio.run(announced_versions(connection, topic_prefix()))
+    connection, topics = reached(bootstrap, data)
+    rows = asyncio.run(announced_versions(connection, topics.prefix))
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
-    elif rows:
+        return 0
+    if rows:
         _show(rows)
     else:
         print("No worker has announced a model.")
+    here = None if bootstrap or kafka_elsewhere() else find_running(data)
+    for sentence in bare_sentences(here.models) if here else ():
+        Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -77,6 +87,15 @@ async def announced_versions(
     """What the workers have announced up to now. Raises BusError."""
     topic = Topics(prefix).control_models
     return versions([record async for record in tail(connection, topic)])
+
+
+def bare_sentences(folder: Path) -> list[str]:
+    """About each model of a repository that has no version to serve."""
+    return [
+        f"not served: {model}: it has no version folder; put its files into "
+        f"{folder / model / '1'}"
+        for model in bare_models(folder)
+    ]
 
 
 def versions(records: Iterable[Record]) -> list[VersionRow]:
@@ -124,20 +143,26 @@ def _row(slots: list[Announcement]) -> VersionRow:
     )
 
 
+def _ms(ms: float) -> str:
+    """To three digits, without an exponent."""
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
+
+
 def _show(rows: list[VersionRow]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("model", "version"):
         table.add_column(heading, overflow="fold")
     table.add_column("slots", no_wrap=True)
-    for heading in ("max batch", "run ms by rows"):
-        table.add_column(heading)
+    table.add_column("max batch")
+    # Wrapped between the pairs, each of which is one word.
+    table.add_column("run ms by rows", min_width=_PAIR_WIDTH)
     table.add_column("remarks", overflow="fold", min_width=24)
     for row in rows:
         slots = [
             f"{state} {','.join(map(str, numbers))}"
             for state, numbers in row.slots.items()
         ]
-        runs = " ".join(f"{size}: {ms:.3g}" for size, ms in row.run_ms.items())
+        runs = " ".join(f"{size}:{_ms(ms)}" for size, ms in row.run_ms.items())
         is_ready = ModelState.READY in row.slots
         table.add_row(
             escape(row.model),

@@ -13,7 +13,7 @@ from headrace.broker import KafkaConnection
 from headrace.domain import ModelState
 from headrace.errors import BusError
 from headrace.repository import scan_folder
-from services.ctl.models import VersionRow, announced_versions
+from services.ctl.models import VersionRow, announced_versions, bare_sentences
 from services.ctl.where import topic_prefix
 
 __all__ = ["await_ready", "ready_sentences"]
@@ -62,6 +62,7 @@ def ready_sentences(
             f"refused: {row.model}/{row.version}: {'; '.join(row.reasons)}"
             for row in refused
         ),
+        *bare_sentences(folder),
     ]
     if not served:
         sentences.append(

@@ -26,6 +26,7 @@ from headrace.wire import (
 from headrace.wire import headers as names
 from headrace.wire.requests import OUR_SOURCE
 from services.ctl.letters import shown_place
+from services.ctl.wording import counted
 
 __all__ = ["FollowRequest", "Found", "RequestTrail", "Step", "found_in"]
 
@@ -205,9 +206,10 @@ class FollowRequest:
             if source in self._sources:
                 what = (
                     f"sent to worker slot {record.partition} in batch {batch.batch} "
-                    f"({batch.release_reason}: {len(batch.ids)} requests, "
-                    f"{sum(batch.rows)} rows, {batch.predicted_us / 1000:.1f} ms "
-                    f"predicted), attempt {batch.attempts[number]}"
+                    f"({batch.release_reason}: {counted(len(batch.ids), 'request')}, "
+                    f"{counted(sum(batch.rows), 'row')}, "
+                    f"{batch.predicted_us / 1000:.1f} ms predicted), "
+                    f"attempt {batch.attempts[number]}"
                 )
                 yield what, False
 
@@ -242,9 +244,11 @@ class FollowRequest:
 
 
 def _done(done: Done, member: DoneMember) -> str:
-    why = f": {member.reason} {member.text}".rstrip() if member.reason else ""
+    reason = "" if member.reason == member.status else member.reason
+    why = " ".join(filter(None, (reason, member.text)))
+    how = f"{member.status}: {why}" if why else member.status
     return (
-        f"done by worker slot {done.slot}/{done.incarnation}: {member.status}{why}; "
+        f"done by worker slot {done.slot}/{done.incarnation}: {how}; "
         f"waited {done.wait_us / 1000:.1f} ms there, ran {done.run_us / 1000:.1f} ms"
     )
 

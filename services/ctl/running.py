@@ -2,10 +2,11 @@
 
 ``<data>/up.json`` holds the ready document and every process. The supervisor holds a
 lock on the file for as long as it lives, so a file without a lock is a leftover, and
-the processes named in it are leftovers too. A file says nothing that others could have
-written: it must be its reader's (root reads everybody's) and closed to other writers,
-and what it names is signalled only if it runs for the file's owner, since when the file
-says, and from a command line of ours.
+the processes named in it are leftovers too. For those who ask what runs anywhere, a
+file in a folder of the user's names ``<data>``. A file says nothing that others could
+have written: it must be its reader's (root reads everybody's) and closed to other
+writers, and what it names is signalled only if it runs for the file's owner, since when
+the file says, and from a command line of ours.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +35,7 @@ __all__ = [
     "Process",
     "Running",
     "StateFile",
-    "ephemeral_ones",
+    "all_running",
     "find_running",
     "identity_of",
 ]
@@ -69,6 +71,8 @@ class _State(msgspec.Struct):
     children: list[Process]
     started_in: str = ""
     """The working directory of ``up``, to which an ephemeral platform belongs."""
+    models: str = ""
+    """The model repository."""
 
 
 class _Known(NamedTuple):
@@ -92,8 +96,10 @@ class StateFile:
     killed left running is killed.
     """
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, models: Path = Path()) -> None:
         self._path = data / _NAME
+        self._models = models
+        self._entry: Path | None = None
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._fd = os.open(self._path, flags, 0o600)
@@ -121,13 +127,17 @@ class StateFile:
         assert supervisor is not None
         known = [identity_of(pid) for pid in children]
         alive = [child for child in known if child]
-        state = _State(supervisor, document, alive, str(Path.cwd()))
+        state = _State(supervisor, document, alive, str(Path.cwd()), str(self._models))
         content = msgspec.json.encode(state)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, content, 0)
+        if self._entry is None:
+            self._entry = _register(self._path.parent.absolute())
 
     def close(self) -> None:
         """Nothing runs any more."""
+        if self._entry is not None:
+            self._entry.unlink(missing_ok=True)
         self._path.unlink(missing_ok=True)
         os.close(self._fd)
 
@@ -140,6 +150,7 @@ class Running:
         self.document = known.state.document
         self.pid = known.state.supervisor.pid
         self.started_in = known.state.started_in
+        self.models = Path(known.state.models)
         self._known = known
 
     def stop(self, timeout_s: float) -> bool:
@@ -166,7 +177,11 @@ def find_running(data: Path | None) -> Running | None:
     if found is not None:
         return found
     here = str(Path.cwd())
-    ours = [running for running in ephemeral_ones() if running.started_in == here]
+    ours = [
+        running
+        for folder in _ephemeral_folders()
+        if (running := _running_in(folder)) and running.started_in == here
+    ]
     if len(ours) > 1:
         raise SetupError(
             f"Several ephemeral platforms were started here: name one with --data "
@@ -175,10 +190,57 @@ def find_running(data: Path | None) -> Running | None:
     return ours[0] if ours else None
 
 
-def ephemeral_ones() -> list[Running]:
-    """Every ephemeral platform of this machine, wherever it was started."""
-    folders = sorted(Path(tempfile.gettempdir()).glob(f"{EPHEMERAL_PREFIX}*"))
+def all_running() -> list[Running]:
+    """This user's platforms on this machine, wherever they were started, and the
+    ephemeral ones that it may read of others."""
+    folders = sorted({DATA_FOLDER.absolute(), *_registered(), *_ephemeral_folders()})
     return [running for folder in folders if (running := _running_in(folder))]
+
+
+def _ephemeral_folders() -> list[Path]:
+    return sorted(Path(tempfile.gettempdir()).glob(f"{EPHEMERAL_PREFIX}*"))
+
+
+def _registry() -> Path:
+    """A folder with a file for each data folder from which something runs."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "headrace"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "headrace" / "running"
+
+
+def _register(data: Path) -> Path | None:
+    """None: the file cannot be written, and others will not see the platform."""
+    named = os.fsencode(data)
+    try:
+        folder = _registry()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entry = folder / sha256(named).hexdigest()[:16]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(entry, flags, 0o600), "wb") as file:
+            file.write(named)
+    except (OSError, RuntimeError):  # the latter: the user has no home
+        return None
+    return entry
+
+
+def _registered() -> list[Path]:
+    try:
+        entries = list(_registry().iterdir())
+    except (OSError, RuntimeError):
+        return []
+    found = []
+    for entry in entries:
+        trusted = _trusted(entry)
+        if trusted is None:
+            continue
+        data = Path(os.fsdecode(trusted[0]))
+        if (data / _NAME).exists():
+            found.append(data)
+        else:  # its supervisor was killed, and its folder is gone
+            entry.unlink(missing_ok=True)
+    return found
 
 
 def _running_in(data: Path) -> Running | None:
@@ -190,6 +252,18 @@ def _running_in(data: Path) -> Running | None:
 
 def _read(path: Path) -> _Known | None:
     """None: no file, one from another version of Headrace, or one not to be trusted."""
+    trusted = _trusted(path)
+    if trusted is None:
+        return None
+    content, owner = trusted
+    try:
+        return _Known(msgspec.json.decode(content, type=_State), owner)
+    except msgspec.DecodeError:
+        return None
+
+
+def _trusted(path: Path) -> tuple[bytes, int] | None:
+    """Content and owner of a file of ours that nobody else could have written."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -197,8 +271,8 @@ def _read(path: Path) -> _Known | None:
             is_ours = os.geteuid() in {0, facts.st_uid}
             if not is_ours or facts.st_mode & _OTHERS_WRITE:
                 return None
-            return _Known(msgspec.json.decode(file.read(), type=_State), facts.st_uid)
-    except (OSError, msgspec.DecodeError):
+            return file.read(), facts.st_uid
+    except (OSError, ValueError):  # the latter: a path that holds a zero byte
         return None
 
 

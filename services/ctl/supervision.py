@@ -141,7 +141,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class RestartLater:
-    """Tell the operator: the child failed, and waits before it is started again."""
+    """Tell the operator: the child ended, and is started again after ``delay_us``; 0:
+    at once."""
 
     child: Child
     status: int
@@ -278,8 +279,6 @@ class Supervision:
             return self._abandon(event.child, now_us, is_first=is_first)
         delay_us = self._delay_us(place, event)
         place.start_at_us = now_us + delay_us
-        if delay_us == 0:
-            return []
         return [RestartLater(event.child, event.status, delay_us, place.failures)]
 
     def _abandon(self, child: Child, now_us: int, *, is_first: bool) -> list[Decision]:

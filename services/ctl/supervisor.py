@@ -151,7 +151,8 @@ class Supervisor:
                 case Start():
                     self._start(decision)
                 case RestartLater():
-                    self._say(_sentence(decision, self._why(decision.child)))
+                    said = self._last_words.get(decision.child, "")
+                    self._say(_sentence(decision, said))
                 case Abandon(child):
                     self._say(f"{child} is not started any more: {self._why(child)}")
                     self._on_last(child)
@@ -198,7 +199,7 @@ class Supervisor:
         elif event.previous_status is not None:
             cause = exit_cause(event.previous_status)
             pid = event.process.pid
-            self._say(f"{event.child} restarted as process {pid} after {cause}")
+            self._say(f"{event.child} runs again, as process {pid}, after {cause}")
             self._on_restart(Restarted(event.child, pid, cause))
 
     def _signal(self, decision: Terminate | Kill) -> None:
@@ -213,9 +214,15 @@ class Supervisor:
             process.kill()
 
 
-def _sentence(decision: RestartLater, why: str) -> str:
-    again = f", {decision.failures} times in a row" if decision.failures > 1 else ""
+def _sentence(decision: RestartLater, said: str) -> str:
+    """``said``: the child's last words."""
+    status, times = decision.status, decision.failures
+    again = f", {times} times in a row" if times > 1 else ""
+    # Who was killed could not say why.
+    why = said or ("its last lines say why" if status > 0 else "")
+    delay_s = decision.delay_us / 1_000_000
+    when = f"in {delay_s:.1f} s" if delay_s else "at once"
     return (
-        f"{decision.child} ended with {exit_cause(decision.status)}{again} ({why}); "
-        f"it is restarted in {decision.delay_us / 1_000_000:.1f} s"
+        f"{decision.child} ended with {exit_cause(status)}{again}"
+        f"{f' ({why})' if why else ''}; it is restarted {when}"
     )

@@ -25,7 +25,7 @@ from headrace.broker import (
 from headrace.domain import QueueLoad
 from headrace.errors import UndecodableRecord
 from headrace.wire import Heartbeat, Topics, decode_json
-from services.ctl.where import kafka, topic_prefix
+from services.ctl.cluster import reached
 
 __all__ = ["QueueRow", "queues", "topics"]
 
@@ -52,7 +52,7 @@ class QueueRow(msgspec.Struct, frozen=True):
 def topics(
     *,
     bootstrap: str | None = None,
-    pool: str = "default",
+    pool: str | None = None,
     data: Path | None = None,
     output: Literal["table", "json"] = "table",
 ) -> int:
@@ -64,14 +64,13 @@ def topics(
         Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
         here].
     pool
-        The pool of workers.
+        The pool of workers [default: HEADRACE_BUS__POOL, or default].
     data
         The folder given to `up`.
     output
         table, or json.
     """
-    connection = kafka(bootstrap, data)
-    names = Topics(topic_prefix(), pool)
+    connection, names = reached(bootstrap, data, pool=pool)
     beginning = names.requests("")
     depths = group_depth(
         connection, names.lane_group, lambda topic: topic.startswith(beginning)

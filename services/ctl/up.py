@@ -22,6 +22,7 @@ from headrace.broker import KafkaConnection, reach
 from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import BusError, SetupError
+from headrace.wire import Topics
 from services.ctl.console import Console
 from services.ctl.errors import UsageError
 from services.ctl.installation import (
@@ -31,13 +32,14 @@ from services.ctl.installation import (
     reserve_ports,
 )
 from services.ctl.models import VersionRow, announced_versions
+from services.ctl.neighbours import refuse_beside_another
 from services.ctl.options import PORT_MAX, Port, Processes, usable, writable_folder
 from services.ctl.readiness import await_ready, ready_sentences
 from services.ctl.running import (
     DATA_FOLDER,
     EPHEMERAL_PREFIX,
     StateFile,
-    ephemeral_ones,
+    all_running,
     find_running,
 )
 from services.ctl.supervision import Service, Supervision
@@ -76,7 +78,8 @@ class Options:
     data
         Folder that keeps the queue over restarts [default: .headrace].
     ephemeral
-        Keep nothing: a temporary folder in place of DATA.
+        Keep nothing: a temporary folder in place of DATA. Another cluster keeps what
+        is written there.
     as_json
         Print one JSON line when ready and one per restart; the log is on stderr.
     """
@@ -116,7 +119,7 @@ def down(*, data: Path | None = None) -> int:
     running = find_running(data)
     if running is None:
         print(f"Nothing runs from {data or DATA_FOLDER}.")
-        for other in ephemeral_ones() if data is None else ():
+        for other in all_running() if data is None else ():
             where = f" (started in {other.started_in})" if other.started_in else ""
             print(
                 f"What runs{where} is stopped by `headrace down --data {other.data}`."
@@ -177,7 +180,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
     try:
         data = _data_folder(options, stack)
         models = _models_folder(options.models, data)
-        state = StateFile(data)
+        state = StateFile(data, models)
         stack.callback(state.close)
         ports = reserve_ports(counts, options.http_port)
         for port in ports.values():
@@ -193,7 +196,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
         )
     except KeyboardInterrupt:
         console.say("stopped before it was ready")
-        return 1
+        return 0
     return _Platform(installation, models, state, console, options).run()
 
 
@@ -230,8 +233,17 @@ def _kafka(
     """The embedded broker, started, or the address of another cluster."""
     elsewhere = kafka_elsewhere()
     if elsewhere:
-        reach(KafkaConnection(elsewhere, "headrace-ctl"), KAFKA_ANSWERS_WITHIN_S)
-        console.say(f"using Apache Kafka at {elsewhere}")
+        connection = KafkaConnection(elsewhere, "headrace-ctl")
+        reach(connection, KAFKA_ANSWERS_WITHIN_S)
+        prefix = topic_prefix()
+        kept = (
+            f"; --ephemeral keeps no folder here, but what is written there stays, in "
+            f"topics {prefix}.*"
+        )
+        console.say(
+            f"using Apache Kafka at {elsewhere}{kept if options.ephemeral else ''}"
+        )
+        refuse_beside_another(connection, Topics(prefix), console.say)
         return None, elsewhere
     settings = KafkaSettings(
         folder=data / "kafka",

@@ -8,13 +8,14 @@ from pathlib import Path
 from headrace.broker import KafkaConnection, reach
 from headrace.errors import SetupError
 from services.ctl.options import checked_url
-from services.ctl.running import DATA_FOLDER, Document, ephemeral_ones, find_running
+from services.ctl.running import DATA_FOLDER, Document, all_running, find_running
 
 __all__ = [
     "KAFKA_ANSWERS_WITHIN_S",
     "ingress_url",
     "kafka",
     "kafka_elsewhere",
+    "topic_pool",
     "topic_prefix",
 ]
 
@@ -56,7 +57,7 @@ def kafka_elsewhere() -> str:
 def _running(data: Path | None, option: str) -> Document:
     running = find_running(data)
     if running is None:
-        others = "" if data else " ".join(str(each.data) for each in ephemeral_ones())
+        others = "" if data else " ".join(str(each.data) for each in all_running())
         raise SetupError(
             f"Nothing runs from {data or DATA_FOLDER}: start it with `headrace up`, "
             f"or name a platform with {option}"
@@ -68,3 +69,8 @@ def _running(data: Path | None, option: str) -> Document:
 def topic_prefix() -> str:
     """How the topics' names begin, from the variable that the services read."""
     return os.environ.get("HEADRACE_BUS__PREFIX", "headrace")
+
+
+def topic_pool() -> str:
+    """The pool of workers, likewise."""
+    return os.environ.get("HEADRACE_BUS__POOL", "default")

@@ -325,6 +325,7 @@ class Models:
             padding=probed.layout.padding,
             latency_objective_ms=manifest.latency_objective_ms,
             run_us=probed.run_us,
+            run_length=probed.run_length,
             platform=session.platform,
             backend=_BACKENDS[manifest.backend],
         )
@@ -397,9 +398,8 @@ class Models:
         if runnable is None or version.said.state is not ModelState.UNLOADING:
             return
         idle_us = self._clock.now_us() - max(version.unloading_us, runnable.used_us)
-        if idle_us < self._settings.unload_idle_s * 1e6:
-            return
-        if runnable in self._around.held():
+        is_idle = idle_us >= self._settings.unload_idle_s * 1e6
+        if not is_idle or runnable in self._around.held():
             return
         del self._versions[key]
         self._ready.drop(*key)

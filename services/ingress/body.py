@@ -7,6 +7,7 @@ place; what its parts mean to a model is not looked at here.
 from __future__ import annotations
 
 import json
+import re
 from math import isinf
 from typing import Any
 
@@ -87,6 +88,20 @@ class Body(msgspec.Struct):
     outputs: list[Output] | None = None
 
 
+_AT = r"(?: - at `\$\.?(.*)`)?"
+_OTHER_TYPE = re.compile(rf"Expected `([^`]+)`, got `([^`]+)`{_AT}")
+_MISSING = re.compile(rf"Object missing required field `([^`]+)`{_AT}")
+_INTO_TENSORS = re.compile(r"(inputs|outputs)\[(\d+)\]\.?")
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number with a fraction",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+"""The parser's words for what JSON has."""
+
 _decode = msgspec.json.Decoder(Body).decode
 _decode_id = msgspec.json.Decoder(_IdAlone).decode
 
@@ -143,20 +158,39 @@ def _finite(digits: str) -> float:
 
 
 def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
-    """The parser's sentence, with the tensor's name where it points into a list."""
+    """The parser's finding in the words of JSON, with the tensor's name where it is
+    about one."""
     told = str(error)
-    for kind in ("inputs", "outputs"):
-        _, found, after = told.partition(f"$.{kind}[")
-        if not found:
-            continue
-        index = int(after.partition("]")[0])
-        try:
-            name = json.loads(bytes(text))[kind][index]["name"]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            continue
-        if isinstance(name, str):
-            return f"{kind[:-1]} {name[:100]!r}: {told}"
-    return f"the request: {told}"
+    if found := _OTHER_TYPE.fullmatch(told):
+        wanted = [each for each in found[1].split(" | ") if each != "null"]
+        what = f"must be {' or '.join(map(_type, wanted))}, got {_type(found[2])}"
+        path = found[3] or ""
+    elif found := _MISSING.fullmatch(told):
+        what = f"{found[1]} is missing"
+        path = found[2] or ""
+    else:
+        return f"the request: {told}"
+    tensor, path = _tensor(path, text)
+    place = ": ".join(filter(None, (tensor, path))) or "the request"
+    return f"{place}{' ' if what.startswith('must') else ': '}{what}"
+
+
+def _tensor(path: str, text: Bytes) -> tuple[str, str]:
+    """The named tensor into which ``path`` leads, and the way from there on."""
+    step = _INTO_TENSORS.match(path)
+    if step is None:
+        return "", path
+    try:
+        name = json.loads(bytes(text))[step[1]][int(step[2])]["name"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "", path
+    if not isinstance(name, str):
+        return "", path
+    return f"{step[1][:-1]} {name[:100]!r}", path[step.end() :]
+
+
+def _type(word: str) -> str:
+    return _TYPES.get(word, word)
 
 
 def read_id(given: str | None) -> str:

@@ -14,7 +14,7 @@ from headrace.domain import Datatype, Signature
 from headrace.errors import RequestError
 from services.ingress.head import Head
 
-__all__ = ["BodyBounds", "decompressed"]
+__all__ = ["HTTP_LIMIT", "MODEL_LIMIT", "BodyBounds", "decompressed"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -37,6 +37,9 @@ _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 GZIP_MEMBERS_MAX = 4_096
 """A gzip body of more members is refused with 400; tools that compress side by side
 make one of 64 KiB or more."""
+
+HTTP_LIMIT = "a body may have (http_body_bytes_max)"
+MODEL_LIMIT = "a request of this model takes (payload_bytes_max)"
 
 _PIECE_BYTES = 64 * 1024
 
@@ -120,8 +123,11 @@ class BodyBounds:
                 )
 
 
-def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
-    """The body behind a content encoding, one that stays within ``bytes_max``.
+def decompressed(
+    body: Bytes, encoding: bytes, bytes_max: int, limit: str = HTTP_LIMIT
+) -> bytes:
+    """The body behind a content encoding, one that stays within ``bytes_max``, which
+    is told as ``limit``.
 
     Raises :class:`RequestError`, of reason ``too_large`` for a body above.
     """
@@ -148,7 +154,7 @@ def decompressed(body: Bytes, encoding: bytes, bytes_max: int) -> bytes:
         if len(whole) > bytes_max:
             raise _too_large(
                 f"the body is larger than {bytes_max} bytes when decompressed, more "
-                "than a request of this model takes"
+                f"than {limit}"
             )
         if unpacker.eof:
             left = left[len(piece) - len(unpacker.unused_data) :]

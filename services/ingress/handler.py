@@ -22,7 +22,7 @@ from services.ingress.answers import (
     result_answer,
 )
 from services.ingress.body import BodyRefused, overrides
-from services.ingress.bounds import decompressed
+from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, decompressed
 from services.ingress.drain import Drain
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -328,11 +328,11 @@ class Handler:
         head, destination = exchange.head, exchange.destination
         assert destination is not None
         if head.encoding:
-            bytes_max = min(
-                destination.parser.bounds.body_bytes_max(head),
-                self.limits.http_body_bytes_max,
+            bytes_max, limit = min(
+                (destination.parser.bounds.body_bytes_max(head), MODEL_LIMIT),
+                (self.limits.http_body_bytes_max, HTTP_LIMIT),
             )
-            body = decompressed(body, head.encoding, bytes_max)
+            body = decompressed(body, head.encoding, bytes_max, limit)
         doubt = exchange.doubt
         if doubt is not None and not overrides(body):
             if not self._may_check(len(body)):

@@ -373,13 +373,13 @@ def _raw_tensor(spec: TensorSpec, shape: list[int], body: Bytes) -> Tensor:
         if prod(shape) != 1:
             raise RequestError(
                 f"input '{spec.name}': a raw request gives one BYTES element, but the "
-                f"shape {list(spec.shape)} asks for {prod(shape)}"
+                f"shape {list(spec.shape)} (-1 is any size) asks for {prod(shape)}"
             )
         view = pack_bytes([bytes(view)])
     elif shape.count(VARIABLE) > 1:
         raise RequestError(
             f"input '{spec.name}': a raw request leaves the shape {list(spec.shape)} "
-            "open, send the shape in a JSON part"
+            "open (-1 is any size), send the shape in a JSON part"
         )
     elif VARIABLE in shape:
         item_bytes = spec.datatype.item_bytes
@@ -388,7 +388,8 @@ def _raw_tensor(spec: TensorSpec, shape: list[int], body: Bytes) -> Tensor:
         if not view or len(view) % step:
             raise RequestError(
                 f"input '{spec.name}': the raw body has {len(view)} bytes, expected a "
-                f"multiple of {step} ({spec.datatype} {list(spec.shape)})"
+                f"multiple of {step} ({spec.datatype} {list(spec.shape)}, where -1 is "
+                "any size)"
             )
         shape[shape.index(VARIABLE)] = len(view) // step
     checked = check_shape(spec.name, shape)

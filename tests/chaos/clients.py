@@ -33,7 +33,9 @@ GIVES_UP_S = 30.0
 """Far beyond every limit and pause."""
 
 AGAIN_WITHIN_S = 20.0
-PAUSE_S = 0.05
+PAUSE_S = 0.25
+"""After a refusal. They ask for a second; without any, most of a run is refusals."""
+
 LOOK_S = 0.01
 CALM_S = 0.5
 

@@ -75,7 +75,7 @@ def tally(asks: Iterable[Ask]) -> dict[str, int]:
 
 def _way(ask: Ask) -> str:
     if ask.end is not End.ANSWERED:
-        return ask.end
+        return ask.end.value
     if ask.status != 200:
         return f"{ask.status} {ask.reason}"
     return "right" if ask.is_right else "wrong"

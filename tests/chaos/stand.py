@@ -29,6 +29,9 @@ __all__ = ["LANES", "Stand", "standing"]
 
 LANES = 2
 COUNTS = ("--ingress", "2", "--formers", "2", "--workers", "4", "--lanes", "2")
+STOPS_WITHIN_S = 4.0
+"""As `headrace up` has it."""
+
 DELAY_S = 0.05
 POISON = b"\xff\x00 no request"
 COMES_BACK_S = 30.0
@@ -194,7 +197,11 @@ def standing(folder: Path, seed: int) -> Iterator[Stand]:
     put_simulated(models, MODELS[2], "1", alpha_ms=2, memory_left_rows=4)
     proxy = Proxy()
     kafka = EmbeddedKafka(
-        KafkaSettings(folder=folder / "kafka", advertised_port=proxy.port)
+        KafkaSettings(
+            folder=folder / "kafka",
+            advertised_port=proxy.port,
+            stop_timeout_s=STOPS_WITHIN_S,
+        )
     )
     try:
         broker = kafka.start()

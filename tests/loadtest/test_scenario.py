@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import SetupError
+from loadtest.__main__ import main
 from loadtest.figures import derived, figures_of
 from loadtest.scenario import SCENARIOS, Scenario, Simulated, read_scenario
 from tests.loadtest.builders import FLOOR, a_host, the_records
@@ -23,6 +25,28 @@ def written(folder: Path, text: str) -> str:
 def a_scenario(folder: Path, run: str, stream: str) -> Scenario:
     text = f'title = "t"\n{MODEL}[[runs]]\nname = "r"\n{run}\n[[runs.streams]]\n'
     return read_scenario(written(folder, f'{text}model = "m"\n{stream}\n'))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["tiny"], "--only nope is in the name of no run: there are tiny: "),
+        (["tiny", "bulk"], "; bulk: "),
+    ],
+)
+def test_a_run_that_no_scenario_has_is_refused_with_those_that_there_are(
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["loadtest", *arguments, "--only", "nope"])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
 
 
 def test_the_shipped_scenarios_are_right() -> None:

@@ -290,6 +290,7 @@ def test_the_probe_of_a_slow_padded_model_ends_soon(
 
     (timed,) = {length for rows, length in session.runs if rows == 16} - {16} or {16}
     assert got.run_us == {rows: us * rows * timed for rows in (1, 2, 3, 16)}
+    assert got.run_length == timed
     assert got.warnings == ()
     assert {length for _, length in session.runs} >= {256}
     full_us = us * 16 * 16

@@ -8,6 +8,7 @@ from headrace.domain import (
     Arrived,
     BatchEnded,
     Dispatch,
+    Padding,
     Priority,
     Refuse,
     Request,
@@ -35,6 +36,8 @@ def a_version(
     version: str = "1",
     rows_fit: dict[int, int] | None = None,
     recent_runs: dict[str, tuple[tuple[int, int], ...]] | None = None,
+    padding: Padding | None = None,
+    run_length: int = 0,
 ) -> ServedVersion:
     return ServedVersion(
         model=model,
@@ -43,7 +46,7 @@ def a_version(
         sha256="",
         max_batch=max_batch,
         batch_axes={},
-        padding=None,
+        padding=padding,
         latency_objective_us=None,
         run_us={
             rows: alpha_us + beta_us * rows
@@ -54,6 +57,7 @@ def a_version(
         unloading_slots=frozenset(),
         rows_fit=rows_fit or {},
         recent_runs=recent_runs or {},
+        run_length=run_length,
     )
 
 
@@ -67,6 +71,7 @@ def a_request(
     version: str = "1",
     shape: str = "x:FP32:1",
     rows: int = 1,
+    length: int = 0,
     priority: Priority = Priority.STANDARD,
     tenant: str = "default",
     at_us: int = 0,
@@ -84,7 +89,7 @@ def a_request(
         version=version,
         shape=shape,
         rows=rows,
-        length=0,
+        length=length,
         priority=priority,
         arrived_us=at_us,
         deadline_us=None if limit_us is None else at_us + limit_us,

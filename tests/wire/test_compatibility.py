@@ -93,12 +93,15 @@ def test_names_of_tensors_may_hold_the_keys_own_signs() -> None:
     assert batched_shapes(served, key) == ((ROWS, 2), (ROWS, 3))
 
 
+EXPECTED = "expected [-1,4], where -1 is any size"
+
+
 @pytest.mark.parametrize(
     ("served", "shapes", "text"),
     [
-        (a_version(), [(1, 5)], "input 'x' has shape [1,5], expected [-1,4]"),
-        (a_version(), [(4,)], "input 'x' has shape [4], expected [-1,4]"),
-        (a_version(), [(1, 1, 4)], "input 'x' has shape [1,1,4], expected [-1,4]"),
+        (a_version(), [(1, 5)], f"input 'x' has shape [1,5], {EXPECTED}"),
+        (a_version(), [(4,)], f"input 'x' has shape [4], {EXPECTED}"),
+        (a_version(), [(1, 1, 4)], f"input 'x' has shape [1,1,4], {EXPECTED}"),
         (
             a_version(),
             [(0, 4)],

@@ -31,7 +31,9 @@ class ReaderSettings(NamedTuple):
     """How far a reader reads ahead of its caller.
 
     ``fetch_wait_ms`` bounds how long a partition that was just assigned waits for
-    the fetch under way; a waiting fetch is answered at once when data arrives.
+    the fetch under way; a waiting fetch is answered at once when data arrives. A
+    broker answers a connection's questions in order, so that one about offsets waits
+    behind the fetch: a look (:mod:`headrace.broker.threads`) asks two in its second.
     ``queue_records_min`` and ``queue_bytes_max`` bound what lies in memory unread.
     """
 

@@ -123,8 +123,9 @@ Event = (
 class Dispatch(msgspec.Struct, frozen=True):
     """Send these requests, all of one ``(model, version, shape)``, as one batch.
 
-    ``padded_rows`` is the ladder's size for ``sum(rows)``; ``predicted_us`` the
-    expected run time, ``predicted_p99_us`` what a lease is built from;
+    ``padded_rows`` is the ladder's size for ``sum(rows)``, ``padded_length`` the edge
+    that lengths are padded to (0 without padding); ``predicted_us`` the expected run
+    time, ``predicted_p99_us`` what a lease is built from;
     ``latest_start_us`` the instant after which no member can make its deadline.
     """
 
@@ -136,6 +137,7 @@ class Dispatch(msgspec.Struct, frozen=True):
     predicted_p99_us: int
     latest_start_us: int | None
     reason: ReleaseReason
+    padded_length: int = 0
 
 
 class Refuse(msgspec.Struct, frozen=True):

@@ -35,6 +35,8 @@ SIZE_MAX = 1 << 30
 LENGTH_MAX = 1 << 20
 """Longest edge of padding; a probe makes up a row of each."""
 
+TOKENS_MAX = 1 << 40
+
 EDGES_MAX = 64
 INPUTS_MAX = 64
 
@@ -59,6 +61,10 @@ class PaddingManifest(BaseModel, frozen=True, extra="forbid"):
     edges: Annotated[tuple[_Length, ...], Field(min_length=1, max_length=EDGES_MAX)]
     """Lengths that requests are padded up to, ascending. Close edges waste less
     computation, far ones fill batches sooner."""
+
+    tokens_max: Annotated[int, Strict(), Field(ge=1, le=TOKENS_MAX)] | None = None
+    """Most rows times padded length in one batch; ``max_batch`` rows of the longest
+    edge unless said. One request always fits."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:

@@ -45,6 +45,9 @@ class Padding(msgspec.Struct, frozen=True):
     input_axes: dict[str, _Axis]
     output_axes: dict[str, _Axis]
     edges: Annotated[tuple[_Edge, ...], Meta(min_length=1)]
+    tokens_max: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    """Most rows times padded length in one batch; None: ``max_batch`` rows of the
+    longest edge."""
 
     def edge(self, length: int) -> int:
         """The padded extent of ``length``."""
@@ -87,6 +90,9 @@ class ServedVersion(msgspec.Struct, frozen=True):
 
     recent_runs: dict[str, tuple[tuple[int, int], ...]] = {}
     """Rows and run time of the slots' last runs by compatibility key."""
+
+    run_length: int = 0
+    """Padded length at which ``run_us`` was measured; 0: no padding, or unknown."""
 
     platform: str = "onnx_onnxv1"
     backend: str = "onnxruntime"

@@ -263,6 +263,7 @@ def _served(
         if objective_ms is None
         else round(objective_ms * 1000),
         run_us=run_us,
+        run_length=max(each.run_length for each in described),
         recent_runs=_recent_runs(running),
         rows_fit={each.slot: each.rows_fit for each in running if each.rows_fit},
         ready_slots=_slots(running, ModelState.READY),

@@ -21,6 +21,7 @@ __all__ = [
     "FileFacts",
     "Fingerprint",
     "VersionKey",
+    "bare_models",
     "content_sha256",
     "scan_folder",
     "version_folder",
@@ -94,6 +95,17 @@ def scan_folder(root: Path) -> dict[VersionKey, Fingerprint]:
             links = model.is_symlink() or child.is_symlink()
             versions[key] = _fingerprint(Path(child), is_link=links)
     return versions
+
+
+def bare_models(root: Path) -> list[str]:
+    """Names of the model folders without any version folder, of which no scan tells.
+    None where ``root`` cannot be listed."""
+    try:
+        return [
+            _shown(model.name) for model in _folders(root) if not _folders(Path(model))
+        ]
+    except OSError:
+        return []  # a scan says why
 
 
 def _name_problem(model: str, version: str) -> str:

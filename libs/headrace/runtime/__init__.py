@@ -9,7 +9,13 @@ from headrace.runtime.batching import (
     assemble,
     share_out,
 )
-from headrace.runtime.device import Device, DeviceSettings, Provider, open_device
+from headrace.runtime.device import (
+    CUDA_NEEDS,
+    Device,
+    DeviceSettings,
+    Provider,
+    open_device,
+)
 from headrace.runtime.failures import FailureKind, RunFailed
 from headrace.runtime.layout import Layout, settle_layout
 from headrace.runtime.loading import Loaded, load
@@ -19,6 +25,7 @@ from headrace.runtime.session import NUMPY_TYPES, Array, Session
 from headrace.runtime.simulated import SimulatedSession
 
 __all__ = [
+    "CUDA_NEEDS",
     "NUMPY_TYPES",
     "Array",
     "BatchInput",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, PositiveInt
 
 from headrace.errors import SetupError
 
-__all__ = ["Device", "DeviceSettings", "Provider", "open_device"]
+__all__ = ["CUDA_NEEDS", "Device", "DeviceSettings", "Provider", "open_device"]
 
 LOG_FATAL = 4
 """Every error of ONNX Runtime reaches us as an exception; it need not print it too."""
@@ -26,6 +26,12 @@ _IDENTITY = (
     b"b\x0f\n\x01Y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\r"
 )
 """An ONNX file: ``Y = X``, FP32 of shape [1]."""
+
+
+CUDA_NEEDS = (
+    "install an NVIDIA driver with CUDA and cuDNN of the versions that onnxruntime-gpu "
+    f"{onnxruntime.__version__} needs"
+)
 
 
 class Provider(StrEnum):
@@ -89,7 +95,6 @@ def open_device(settings: DeviceSettings) -> Device:
     if settings.provider == "auto":
         return cpu
     raise SetupError(
-        f"provider cuda was asked for, but ONNX Runtime takes {taken}: install an "
-        "NVIDIA driver with CUDA and cuDNN of the versions that onnxruntime-gpu "
-        f"{onnxruntime.__version__} needs, or set the provider to auto or cpu"
+        f"provider cuda was asked for, but ONNX Runtime takes {taken}: {CUDA_NEEDS}, "
+        "or set the provider to auto or cpu"
     )

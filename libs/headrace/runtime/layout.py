@@ -171,7 +171,9 @@ def _padding(
     for spec in signature.inputs:
         if spec.name in values:
             _check_filler(spec, values[spec.name])
-    return Padding(wanted.axis, values, input_axes, output_axes, wanted.edges)
+    return Padding(
+        wanted.axis, values, input_axes, output_axes, wanted.edges, wanted.tokens_max
+    )
 
 
 def _axes_named(

@@ -62,6 +62,8 @@ class Probed(msgspec.Struct, frozen=True):
     """Median run time by rows, warmed up; empty when nothing could be run."""
 
     warnings: tuple[str, ...]
+    run_length: int = 0
+    """Padded length of these runs; 0 without padding."""
 
 
 def probe(session: Session, manifest: Manifest) -> Probed:
@@ -118,7 +120,7 @@ class _Probe:
             warnings += unfit
         sizes = sorted({rows for rows in (1, 2, 3) if rows < limit.rows} | {limit.rows})
         run_us = {rows: self._timed_us(rows, length) for rows in sizes}
-        return Probed(self._with_ranks(), limit.rows, run_us, tuple(warnings))
+        return Probed(self._with_ranks(), limit.rows, run_us, tuple(warnings), length)
 
     def _first_that_runs(self) -> SyntheticInputs:
         kinds = KINDS if self._layout.batch_axes else 1

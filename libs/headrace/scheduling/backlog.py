@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
-
-import msgspec
 
 from headrace.domain import (
     Price,
@@ -24,6 +21,8 @@ from headrace.domain import (
 from headrace.scheduling.demand import Demand
 from headrace.scheduling.estimate import BELIEVED_US, RunTimes
 from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.lengths import at_length, rows_limit
+from headrace.scheduling.prices import Offer, added, price
 from headrace.scheduling.queue import NEVER_US, Band, Entry, KeyQueue, QueueKey
 from headrace.scheduling.settings import SchedulingSettings
 from headrace.scheduling.shares import Shares
@@ -36,26 +35,25 @@ LINES_KEPT_MAX = 4096
 beyond, those idle the longest are forgotten and learn anew."""
 
 
-class Offer(NamedTuple):
-    """What a row costs in one of a version's shapes, and how much it is asked for."""
-
-    weight: float
-    row_us: float
-    batch_us: int
-    one_us: int
-
-
 class Line:
     """The queue of one (model version, shape), with what is known about it."""
 
     def __init__(
-        self, key: QueueKey, shape: QueueKey, served: ServedVersion, times: RunTimes
+        self,
+        key: QueueKey,
+        shape: QueueKey,
+        served: ServedVersion,
+        times: RunTimes,
+        edge: int,
     ) -> None:
         self.queue = KeyQueue(key)
         self.shape = shape
         """The key under which run times are learned; ``key`` differs from it for a
         group that keeps to itself."""
         self.times = times
+        self.edge = edge
+        """Length to which every row is padded; 0 without padding."""
+
         self.demand = Demand()
         self.counts: dict[str, int] = {}
         """Requests that wait here, by tenant."""
@@ -68,15 +66,18 @@ class Line:
 
     def serve(self, served: ServedVersion) -> None:
         self.served = served
+        self.rows_limit = rows_limit(served, self.edge)
+        """Most rows of a batch, on any slot."""
+
         self.slots = served.ready_slots | served.unloading_slots
 
     def rows_max(self, slot: int) -> int:
         """Most rows of a batch for this slot, by its memory."""
-        return self.served.rows_fit.get(slot, self.served.max_batch)
+        return min(self.served.rows_fit.get(slot, self.rows_limit), self.rows_limit)
 
     def drain_us(self) -> int:
         """How long what waits here keeps its slots busy."""
-        row_us = self.times.expected(self.times.rows_max) / self.times.rows_max
+        row_us = self.times.expected(self.rows_limit) / self.rows_limit
         return int(len(self.queue) * row_us / max(len(self.slots), 1))
 
     def head(self, priority: int) -> Entry:
@@ -188,7 +189,7 @@ class Backlog:
                 self._lines.pop(key, None)
                 self._times.pop(line.shape, None)
             elif resized:
-                line.times = self._new_times(line.shape, served)
+                line.times = self._new_times(line.shape, served, line.edge)
         return ended
 
     def last_start_us(self, line: Line, entry: Entry) -> int:
@@ -256,6 +257,7 @@ class Backlog:
                 continue
             key = line.queue.key
             largest = line.demand.largest_rows(line.times, hops_us, now_us)
+            largest = min(largest, line.rows_limit)
             row_us = line.times.expected(largest) / largest
             offer = Offer(
                 weight=line.demand.rows_per_us(now_us) + len(line.queue) / SECOND_US,
@@ -269,8 +271,8 @@ class Backlog:
                 if band:
                     name = (key.model, key.version, priority)
                     more = self._queue_load(band, name, row_us, now_us)
-                    queues[name] = _added(queues.get(name), more)
-        prices = [_price(*name, shapes) for name, shapes in offers.items()]
+                    queues[name] = added(queues.get(name), more)
+        prices = [price(*name, shapes) for name, shapes in offers.items()]
         return list(queues.values()), prices
 
     @staticmethod
@@ -303,7 +305,7 @@ class Backlog:
             if not busy:
                 continue
             line = next(iter(busy.values()))
-            rows = min(len(line.queue.bands[priority]), line.served.max_batch)
+            rows = min(len(line.queue.bands[priority]), line.rows_limit)
             if shares.is_owed(priority, line.times.expected(rows)):
                 owed.append((priority, True))
             plain.append((priority, False))
@@ -352,10 +354,11 @@ class Backlog:
         shape = key = QueueKey(request.model, request.version, request.shape)
         if name != request.shape:
             key = shape._replace(shape=name)
+        edge = served.padding.edge(request.length) if served.padding else 0
         times = self._times.get(shape)
         if times is None:
-            times = self._new_times(shape, served)
-        line = self._lines[key] = Line(key, shape, served, times)
+            times = self._new_times(shape, served, edge)
+        line = self._lines[key] = Line(key, shape, served, times, edge)
         return line
 
     def _forget_idle(self) -> None:
@@ -367,9 +370,12 @@ class Backlog:
             del self._lines[line.queue.key]
             self._times.pop(line.shape, None)
 
-    def _new_times(self, shape: QueueKey, served: ServedVersion) -> RunTimes:
+    def _new_times(self, shape: QueueKey, served: ServedVersion, edge: int) -> RunTimes:
+        prior_us = served.run_us
+        if served.run_length:
+            prior_us = at_length(prior_us, edge / served.run_length)
         times = self._times[shape] = RunTimes(
-            served.max_batch, served.run_us, quantile=self._settings.quantile
+            served.max_batch, prior_us, quantile=self._settings.quantile
         )
         # What the slots measured before this process began.
         for rows, run_us in served.recent_runs.get(shape.shape, ()):
@@ -404,32 +410,3 @@ class Backlog:
 
     def _miss_us(self, line: Line, entry: Entry) -> int:
         return self.last_start_us(line, entry) - self.control_us
-
-
-def _added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
-    """Two shapes of one model version, as one."""
-    if one is None:
-        return other
-    return msgspec.structs.replace(
-        other,
-        requests=one.requests + other.requests,
-        rows=one.rows + other.rows,
-        oldest_us=max(one.oldest_us, other.oldest_us),
-        backlog_us=one.backlog_us + other.backlog_us,
-    )
-
-
-def _price(model: str, version: str, shapes: list[Offer]) -> Price:
-    """What the next request costs on average: its shape is known to nobody before
-    its body is read. The least time is that of the fastest shape."""
-    total = sum(shape.weight for shape in shapes)
-    if not total:
-        shapes = [shape._replace(weight=1.0) for shape in shapes]
-        total = float(len(shapes))
-    return Price(
-        model=model,
-        version=version,
-        row_us=int(sum(shape.weight * shape.row_us for shape in shapes) / total),
-        batch_us=int(sum(shape.weight * shape.batch_us for shape in shapes) / total),
-        one_us=min(shape.one_us for shape in shapes),
-    )

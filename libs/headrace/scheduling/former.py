@@ -234,7 +234,9 @@ class BatchFormer:
         return Terms(
             start_us=start_us,
             response_us=self._backlog.response_us,
-            target_rows=demand.target_rows(line.times, hops_us, slots, now_us),
+            target_rows=min(
+                demand.target_rows(line.times, hops_us, slots, now_us), rows_max
+            ),
             rows_max=rows_max,
             bytes_max=self._settings.batch_bytes_max,
             gate=gate + (1 - gate) * pressure,
@@ -260,7 +262,7 @@ class BatchFormer:
         it has waited so long that its run is no more than the share of that time."""
         limit_us = self._online.bulk_limit_us(now_us)
         if limit_us is None:
-            return line.served.max_batch
+            return line.rows_limit
         rows = line.times.rows_within(limit_us)
         if rows >= head.request.rows:
             return rows
@@ -324,6 +326,7 @@ class BatchFormer:
                     else latest_us - expected_us - self._backlog.response_us
                 ),
                 reason=choice.reason,
+                padded_length=line.edge,
             )
         )
 

@@ -177,6 +177,16 @@ class FormerMetrics:
             "Rows that were run and belong to no request",
             *_VERSION,
         )
+        self.tokens = made.counter(
+            "headrace_batch_tokens",
+            "Rows times padded length of batches, of versions with padding",
+            *_VERSION,
+        )
+        self.padding_tokens = made.counter(
+            "headrace_padding_tokens",
+            "The part of headrace_batch_tokens that is padding",
+            *_VERSION,
+        )
 
     def _make_of_requests(self, made: _Maker) -> None:
         self.queued = made.gauge(

@@ -161,8 +161,10 @@ def _check_shape(spec: TensorSpec, shape: tuple[int, ...]) -> None:
             f"input '{spec.name}' has shape {_text(shape)}: every dimension must be "
             "at least 1"
         )
+    any_size = f", where {VARIABLE} is any size" if VARIABLE in spec.shape else ""
     raise RequestError(
-        f"input '{spec.name}' has shape {_text(shape)}, expected {_text(spec.shape)}"
+        f"input '{spec.name}' has shape {_text(shape)}, expected "
+        f"{_text(spec.shape)}{any_size}"
     )
 
 

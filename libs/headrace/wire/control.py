@@ -145,6 +145,9 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     run_us: dict[_Rows, _RunTime] = {}
     """Rows to measured run time, from the probe."""
 
+    run_length: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    """Padded length at which ``run_us`` was measured; 0 without padding."""
+
     recent_runs: dict[str, tuple[tuple[_Rows, _RunTime], ...]] = {}
     """Rows and run time of the last runs by compatibility key, a few of each size."""
 

@@ -88,9 +88,10 @@ def demo(*, connections: Connections = 64) -> int:
     for text in problems:
         console.print(text, style="red")
     console.print(
-        f"\nTo keep it running: [bold]make up[/]. It serves {DATA_FOLDER / 'models'} "
-        "on port 8000 until Ctrl-C;\nthen, in another shell: "
-        ".venv/bin/headrace models, .venv/bin/headrace infer --help"
+        "\nTo keep it running: [bold]make up[/], on port 8000, until Ctrl-C.\n"
+        f"It serves {DATA_FOLDER / 'models'}; in another shell:\n"
+        "  .venv/bin/headrace models\n"
+        "  .venv/bin/headrace infer --help"
     )
     return 1 if problems else 0
 

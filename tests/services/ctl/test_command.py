@@ -24,7 +24,12 @@ def headrace(
         text=True,
         timeout=60,
         cwd=cwd,
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(cwd), **(environment or {})},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "TMPDIR": str(cwd),
+            "XDG_RUNTIME_DIR": str(cwd),
+            **(environment or {}),
+        },
         check=False,
     )
 
@@ -95,6 +100,7 @@ NOWHERE = "http://127.0.0.1:9"
         ("up --models file", "The models folder file cannot be used (Not a directory)"),
         ("up --bogus", "Unknown option: --bogus."),
         ("demo --connections 0", 'Invalid value "0" for --connections. Must be >= 1.'),
+        ("infer", 'Command "infer" parameter MODEL requires an argument.'),
         ("infer m -i no-such-file", "no-such-file cannot be read: No such file"),
         ("infer m -i .", ". cannot be read: Is a directory."),
         ("infer m -i file", "file holds no JSON: 'utf-8' codec can't decode"),

@@ -236,7 +236,8 @@ def test_letters_are_listed_by_reason_and_time(
     assert listed(last=2) == ["two", "three"]
     assert listed(reasons=[Reason.EXPIRED]) == []
     assert listed(reasons=[Reason.POISON, Reason.EXPIRED], models=[MODEL]) != []
-    assert listed(models=["other"]) == []
+    with pytest.raises(UsageError, match="There is no model 'nope' at"):
+        listed(models=["nope"])
     assert listed(from_="2099-01-01") == []
     assert deadletters.show("two", bootstrap=servers) == 0
     assert "header ce_id" in capsys.readouterr().out

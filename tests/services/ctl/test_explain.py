@@ -28,9 +28,17 @@ from headrace.wire import (
     encode_completion,
     encode_refusals,
 )
-from services.ctl.batch_trail import BatchTrail, FollowBatch
+from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail
+from services.ctl.explain import _show_batch as show_batch
+from services.ctl.explain import _show_request as show_request
 from services.ctl.letters import Letter, put_back
-from services.ctl.request_trail import FollowRequest, Found, found_in
+from services.ctl.request_trail import (
+    FollowRequest,
+    Found,
+    RequestTrail,
+    Step,
+    found_in,
+)
 from tests.wire.records import (
     AN_INGRESS,
     INGRESS,
@@ -236,7 +244,7 @@ def test_the_steps_of_a_request_are_told_with_their_times() -> None:
     )
 
     sent = (
-        f"sent to worker slot 3 in batch {BATCH} (full: 1 requests, 1 rows, "
+        f"sent to worker slot 3 in batch {BATCH} (full: 1 request, 1 row, "
         "1.5 ms predicted), attempt 1"
     )
     assert told == [
@@ -310,3 +318,40 @@ def test_a_request_by_hand_is_known_by_its_place() -> None:
     assert not found.is_ours
     assert found.identity == Source(SOURCE.topic, 0, 4)
     assert found.tenant == "default"
+
+
+def test_a_trail_is_printed_so_that_ids_and_places_can_be_copied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    place = "headrace.deadletters.a-model-with-a-[name]-of-many-words-in-it/0/123456"
+    step = Step(1_700_000_000_000_000, 1_234_000, "dead letter: " + "why " * 30, place)
+
+    show_request(RequestTrail(ID, "", "t", "m", "bulk", None, [step]))
+    show_batch(
+        BatchTrail(
+            BATCH, "m", "1", 1, None, None, None, "", [MemberTrail(ID, SOURCE, "t", 1)]
+        )
+    )
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        f"Request {ID} of tenant t to m, bulk",
+        f"2023-11-14T22:13:20.000Z   +1234 ms  {step.what}".rstrip(),
+        f"    {place}",
+        f"batch         {BATCH}",
+        "model         m version 1",
+        "made          its record is no longer in the log",
+        "measured run  no worker has said that it is done",
+        f"  {ID}  t, 1 row",
+    ]
+
+
+def test_a_reason_that_is_the_status_is_said_once() -> None:
+    unacked = msgspec.structs.replace(
+        a_member(SOURCE, MemberStatus.UNACKED, "unacked"), text="not acked"
+    )
+
+    told = steps(asked(0), a_done(9, unacked))
+
+    assert told[-1][1].startswith("done by worker slot 3/12: unacked: not acked; ")

@@ -34,4 +34,4 @@ def test_what_is_no_instant_is_wrong_usage(text: str) -> None:
 
 
 def test_an_instant_is_shown_in_utc_to_the_millisecond() -> None:
-    assert shown(NOW_US + 5_000) == "2023-11-14 22:13:20.005"
+    assert shown(NOW_US + 5_000) == "2023-11-14T22:13:20.005Z"

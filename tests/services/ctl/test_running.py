@@ -14,7 +14,13 @@ import pytest
 from headrace.errors import SetupError
 from services.ctl import running
 from services.ctl.doctor import _ports
-from services.ctl.running import Document, StateFile, find_running, identity_of
+from services.ctl.running import (
+    Document,
+    StateFile,
+    all_running,
+    find_running,
+    identity_of,
+)
 from services.ctl.up import down
 
 DOCUMENT = Document(
@@ -26,8 +32,12 @@ DOCUMENT = Document(
 
 
 @pytest.fixture(autouse=True)
-def _the_tests_are_a_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+def _the_tests_are_a_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(running, "_COMMANDS", ("services.", "pytest"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def test_a_running_platform_is_found_and_a_closed_one_is_not(tmp_path: Path) -> None:
@@ -145,7 +155,6 @@ def test_an_ephemeral_platform_belongs_to_the_directory_it_was_started_in(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     with ephemeral("a") as first:
@@ -166,10 +175,65 @@ def test_an_ephemeral_platform_belongs_to_the_directory_it_was_started_in(
         )
 
 
+def test_a_platform_is_listed_wherever_it_was_started(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = tmp_path / "there" / "kept"
+    data.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "there")
+    state = StateFile(data)
+    state.write(DOCUMENT, [])
+    monkeypatch.chdir(tmp_path)
+
+    assert down() == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"What runs (started in {data.parent}) is stopped by "
+        f"`headrace down --data {data}`."
+    )
+    assert str(data) in _ports().found
+
+    state.close()
+    assert all_running() == []
+    assert list((tmp_path / "user" / "headrace").iterdir()) == []
+
+
+def test_an_entry_that_others_may_write_or_whose_folder_is_gone_lists_nothing(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "kept"
+    data.mkdir()
+    state = StateFile(data)
+    state.write(DOCUMENT, [])
+    (entry,) = (tmp_path / "user" / "headrace").iterdir()
+    assert [each.data for each in all_running()] == [data]
+
+    entry.chmod(0o622)
+    assert all_running() == []
+    entry.chmod(0o600)
+    (data / "up.json").rename(tmp_path / "elsewhere.json")
+
+    assert all_running() == []
+    assert not entry.exists()
+    state.close()
+
+
+def test_a_platform_runs_also_where_it_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
+    state = StateFile(tmp_path)
+    state.write(DOCUMENT, [])
+
+    assert find_running(tmp_path) is not None
+    state.close()
+
+
 def test_doctor_lists_every_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with ephemeral("a") as first, ephemeral("b") as second:
         found = _ports().found

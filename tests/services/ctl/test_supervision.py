@@ -62,12 +62,16 @@ def test_all_children_start_in_the_order_given() -> None:
     assert supervision.wakeup_at_us() is None
 
 
-def test_a_killed_child_is_started_at_once_and_told_how_the_last_one_ended() -> None:
+def test_a_killed_child_is_started_at_once_and_the_operator_is_told() -> None:
     supervision = begun()
 
     decisions = supervision.handle(Exited(WORKER, -signal.SIGKILL), now_us=3)
 
-    assert decisions == [Start(WORKER, -signal.SIGKILL)]
+    killed = -signal.SIGKILL
+    assert decisions == [
+        RestartLater(WORKER, killed, delay_us=0, failures=1),
+        Start(WORKER, killed),
+    ]
 
 
 def test_a_child_that_fails_soon_waits_longer_each_time() -> None:
@@ -148,7 +152,10 @@ def test_restarts_that_are_hopeless_are_the_last_ones_where_others_go_on() -> No
     assert refused_over_and_over(supervision, WORKER) == [Abandon(WORKER)]
     assert supervision.wakeup_at_us() is None
     assert supervision.handle(Ticked(), now_us=9_999) == []
-    assert supervision.handle(Exited(FORMER, -9), now_us=10_000) == [Start(FORMER, -9)]
+    assert supervision.handle(Exited(FORMER, -9), now_us=10_000) == [
+        RestartLater(FORMER, -9, delay_us=0, failures=1),
+        Start(FORMER, -9),
+    ]
 
 
 def test_restarts_that_are_hopeless_end_everything_where_no_other_does_the_work() -> (
@@ -165,12 +172,16 @@ def test_restarts_that_are_hopeless_end_everything_where_no_other_does_the_work(
 def test_a_child_that_is_killed_over_and_over_waits_too() -> None:
     supervision = begun(WORKER)
 
-    assert supervision.handle(Exited(WORKER, -9), now_us=1) == [Start(WORKER, -9)]
+    at_once = [
+        RestartLater(WORKER, -9, delay_us=0, failures=1),
+        Start(WORKER, -9),
+    ]
+    assert supervision.handle(Exited(WORKER, -9), now_us=1) == at_once
     assert supervision.handle(Exited(WORKER, -9), now_us=2) == [
         RestartLater(WORKER, -9, delay_us=20, failures=2)
     ]
     supervision.handle(Ticked(), now_us=22)
-    assert supervision.handle(Exited(WORKER, -9), now_us=122) == [Start(WORKER, -9)]
+    assert supervision.handle(Exited(WORKER, -9), now_us=122) == at_once
 
 
 def test_a_stop_ends_stage_after_stage() -> None:

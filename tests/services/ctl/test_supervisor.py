@@ -49,18 +49,22 @@ class Process:
 class Platform:
     """A supervisor of real processes, run by a thread."""
 
-    def __init__(self, codes: dict[Child, str]) -> None:
+    def __init__(
+        self, codes: dict[Child, str], may_restart: threading.Event | None = None
+    ) -> None:
         self.born: SimpleQueue[tuple[Child, str, int]] = SimpleQueue()
         self.restarts: SimpleQueue[Restarted] = SimpleQueue()
         self.said: list[str] = []
         self.ended: list[Child] = []
+        self.heard: SimpleQueue[str] = SimpleQueue()
         self.went_well: bool | None = None
         self._codes = codes
+        self._may_restart = may_restart
         self.supervisor = Supervisor(
             Supervision(list(codes), POLICY),
             self._launch,
             clock=SystemClock(),
-            say=self.said.append,
+            say=self._say,
             on_change=lambda: None,
             on_restart=self.restarts.put,
             on_last=self.ended.append,
@@ -73,12 +77,18 @@ class Platform:
         assert not self._thread.is_alive()
         return self.went_well
 
+    def _say(self, text: str) -> None:
+        self.said.append(text)
+        self.heard.put(text)
+
     def _run(self) -> None:
         self.went_well = self.supervisor.run()
 
     def _launch(self, child: Child, previous_exit: str) -> Process:
         if not self._codes[child]:
             raise SetupError("it is not there")
+        if previous_exit and self._may_restart is not None:
+            assert self._may_restart.wait(PATIENCE_S)
         process = Process(self._codes[child])
         self.born.put((child, previous_exit, process.pid))
         return process
@@ -96,6 +106,27 @@ def test_a_killed_process_is_replaced_and_the_new_one_is_told() -> None:
     assert restarted == Restarted(WORKER, second_pid, "signal:SIGKILL")
     assert not Path(f"/proc/{pid}").exists()
     assert platform.supervisor.pids() == {WORKER: second_pid}
+    platform.supervisor.stop()
+    assert platform.ends() is True
+
+
+def test_a_killed_process_is_announced_before_its_successor_runs() -> None:
+    may_restart = threading.Event()
+    platform = Platform({WORKER: LIVES}, may_restart)
+    _, _, pid = platform.born.get(timeout=PATIENCE_S)
+
+    os.kill(pid, signal.SIGKILL)
+
+    # The successor, a broker of which nobody hears yet, say, has not started.
+    assert platform.heard.get(timeout=PATIENCE_S) == (
+        "gpu-worker.0 ended with signal:SIGKILL (no such device); "
+        "it is restarted at once"
+    )
+    may_restart.set()
+    _, _, second_pid = platform.born.get(timeout=PATIENCE_S)
+    assert platform.heard.get(timeout=PATIENCE_S) == (
+        f"gpu-worker.0 runs again, as process {second_pid}, after signal:SIGKILL"
+    )
     platform.supervisor.stop()
     assert platform.ends() is True
 

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.broker import Depth, Record, TopicPartition
 from headrace.domain import Load, ModelState, Priority, QueueLoad
+from headrace.runtime import CUDA_NEEDS
 from headrace.wire import (
     Announcement,
     Heartbeat,
@@ -24,12 +25,15 @@ from headrace.wire import (
 from services.ctl.console import Console, fatal_text
 from services.ctl.deadletters import LetterRow
 from services.ctl.deadletters import _show_rows as show_letters
-from services.ctl.models import versions
+from services.ctl.doctor import _device
+from services.ctl.models import VersionRow, versions
+from services.ctl.models import _show as show_versions
 from services.ctl.readiness import ready_sentences
 from services.ctl.topics import QueueRow, queues
 from services.ctl.topics import _show as show_queues
 
 NAMES = Topics()
+_READY = ModelState.READY
 
 
 def announced(
@@ -159,6 +163,28 @@ def test_the_ready_lines_say_what_to_do_without_a_model() -> None:
     assert next_step.startswith("no model is served: put one into /models as MODEL/V")
 
 
+def test_the_ready_lines_name_a_model_folder_without_versions(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "model.onnx").touch()
+
+    sentences = ready_sentences([], tmp_path, versions([announced(0, _READY)]))
+
+    (bare,) = sentences[1:]
+    assert bare == (
+        "not served: flat: it has no version folder; put its files into "
+        f"{tmp_path}/flat/1"
+    )
+
+
+def test_doctor_says_how_to_get_cuda_without_saying_that_it_was_asked_for() -> None:
+    finding = _device()
+
+    on_cuda = ("models run on CUDA", "")
+    on_cpu = ("models run on the CPU", f"for CUDA {CUDA_NEEDS}")
+    assert (finding.found, finding.remedy) in {on_cuda, on_cpu}
+
+
 @pytest.fixture
 def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -178,6 +204,31 @@ def test_a_table_of_queues_is_whole_at_80_columns(
         assert word in out
     assert model in "".join(line[:12].strip() for line in out.splitlines()[3:])
     assert "…" not in out
+
+
+@pytest.mark.usefixtures("_narrow")
+def test_run_times_are_whole_at_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    run_ms = {1: 0.123, 2: 12.34, 3: 123.4, 32: 12345.6}
+    rows = [
+        VersionRow(
+            model=name * 8,
+            version="1",
+            slots={"ready": [0, 1], "loading": [2]},
+            reasons=[],
+            warnings=["a warning of many words " * 5],
+            max_batch=32,
+            latency_objective_ms=None,
+            run_ms=run_ms,
+            sha256="",
+        )
+        for name in ("a-name-", "word")
+    ]
+
+    show_versions(rows)
+
+    words = capsys.readouterr().out.split()
+    for pair in ("1:0.123", "2:12.3", "3:123", "32:12346"):
+        assert words.count(pair) == 2
 
 
 @pytest.mark.usefixtures("_narrow")
@@ -215,14 +266,14 @@ def test_every_line_of_the_merged_log_has_a_time_and_shows_where_values_end(
     console.line("ingress.0", '{"json": "of another kind"}')
 
     lines = capsys.readouterr().err.splitlines()
-    named = "gpu-worker.0    03:04:05.678"
+    named = "gpu-worker.0    03:04:05.678Z"
     assert lines[:3] == [
         f'{named} warning model.refused model=m text="no such file" rows=3',
         f"{named} Traceback:",
         f"{named}   line 1",
     ]
     untimed = [
-        re.fullmatch(r"ingress\.0 {7}\d\d:\d\d:\d\d\.\d{3} (.*)", line)
+        re.fullmatch(r"ingress\.0 {7}\d\d:\d\d:\d\d\.\d{3}Z (.*)", line)
         for line in lines[3:]
     ]
     assert [found and found[1] for found in untimed] == [
