@@ -47,6 +47,7 @@ class Line:
         edge: int,
     ) -> None:
         self.queue = KeyQueue(key)
+        self.version = (key.model, key.version)
         self.shape = shape
         """The key under which run times are learned; ``key`` differs from it for a
         group that keeps to itself."""
@@ -181,7 +182,7 @@ class Backlog:
         resized = before is not None and before.max_batch != served.max_batch
         ended: list[Refuse] = []
         for key, line in list(self._lines.items()):
-            if key[:2] != name:
+            if line.version != name:
                 continue
             line.serve(served)
             if gone:

@@ -28,6 +28,7 @@ from headrace.domain import (
     VersionChanged,
     Withdrawn,
 )
+from headrace.scheduling.affinity import Affinity
 from headrace.scheduling.backlog import Backlog, Line
 from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
@@ -76,6 +77,7 @@ class BatchFormer:
         self._shares = Shares(settings.shares)
         self._online = OnlineTraffic(settings, self._backlog)
         self._slots = Slots()
+        self._affinity = Affinity(self._slots)
         self._ahead_us = 2 * settings.control_hop_us
         self._running: dict[str, tuple[QueueKey, int]] = {}
         self._refused: dict[str, Refuse] = {}
@@ -97,6 +99,8 @@ class BatchFormer:
                 self._backlog.withdraw(key)
                 self._refused.pop(key, None)
             case VersionChanged(served=served):
+                if served.is_gone:
+                    self._affinity.forget((served.model, served.version))
                 for refuse in self._backlog.change_version(served):
                     self._refused[refuse.request.key] = refuse
             case HopsMeasured():
@@ -245,14 +249,15 @@ class BatchFormer:
         )
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
-        """The first open slot that has the version, unless the head avoids it."""
+        """The best open slot that has the version; the one that the head avoids only
+        where there is no other."""
         has = line.slots
         avoid = line.head(priority).request.avoid
         found: Slot | None = None
         for slot in self._slots.open():
             if slot.number in has:
                 if slot.number != avoid:
-                    return slot
+                    return self._affinity.nearest(line, slot, avoid)
                 found = found or slot
         return found
 
@@ -310,6 +315,7 @@ class BatchFormer:
         if not slot.batches:
             slot.started_us = choice.start_us
         slot.batches[batch] = expected_us
+        self._affinity.sent(line, slot)
         slot.credits_free -= 1
         self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
         decisions.append(

@@ -37,6 +37,11 @@ class Slot:
         """Its recent run times over the expected ones."""
 
         self.runs = 0
+        self.sent_last: tuple[str, str] | None = None
+        """The version of the last batch that was sent to it, of ours."""
+
+        self.sent_turn = 0
+        """How many batches the lane had sent by then."""
 
     @property
     def usable(self) -> bool:
@@ -123,6 +128,14 @@ class Slots:
             yield self._slots[number]
         for _, number in self._ahead:
             yield self._slots[number]
+
+    def are_alike(self, one: Slot, other: Slot) -> bool:
+        """Whether both may be sent to, and neither is to be preferred for being idle
+        or faster."""
+        place, like = self._place.get(one.number), self._place.get(other.number)
+        if place is None or like is None:
+            return False
+        return place[0] == like[0] and place[1][0] == like[1][0]
 
     def next_opening_us(self) -> int | None:
         """A bound below which no further slot opens by itself."""
