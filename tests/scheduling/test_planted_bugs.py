@@ -29,6 +29,27 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "versions take each other's slots",
+        "test_affinity.py",
+        "affinity.py",
+        "        if first.sent_last in {line.version, None}:\n",
+        "        if True:\n",
+    ),
+    Bug(
+        "a version near by passes more urgent ones without end",
+        "test_affinity.py",
+        "backlog.py",
+        "            leave_by_us -= near_us\n",
+        "            leave_by_us = 0\n",
+    ),
+    Bug(
+        "tokens do not close a batch",
+        "test_lengths.py",
+        "lengths.py",
+        "    return min(max(tokens_max // edge, 1), served.max_batch)\n",
+        "    return served.max_batch\n",
+    ),
+    Bug(
         "a head that hinders nobody is given up",
         "test_gate.py",
         "selection.py",

@@ -324,14 +324,19 @@ class Backlog:
             for line in self.busy[Priority.BULK].values()
         )
 
-    def by_urgency(self, priority: int) -> list[Line]:
-        """Lines with work of ``priority``, the one that must leave first in front."""
+    def by_urgency(
+        self, priority: int, near: tuple[str, str] | None, near_us: int
+    ) -> list[Line]:
+        """Lines with work of ``priority``, the one that must leave first in front;
+        those of the version ``near`` as if they had to leave ``near_us`` sooner."""
         lines = list(self.busy[priority].values())
         if len(lines) > 1:
-            lines.sort(key=lambda line: self._urgency(line, priority))
+            lines.sort(key=lambda line: self._urgency(line, priority, near, near_us))
         return lines
 
-    def _urgency(self, line: Line, priority: int) -> tuple[bool, int, float, int]:
+    def _urgency(
+        self, line: Line, priority: int, near: tuple[str, str] | None, near_us: int
+    ) -> tuple[bool, int, float, int]:
         band = line.queue.bands[priority]
         head = band.head
         tenants = self._tenants
@@ -345,6 +350,8 @@ class Backlog:
         # Where requests are lost, long queues come first: their rows are cheaper.
         run_us = line.times.bound(len(band))
         leave_by_us = head.deadline_us - int((1 + pressure) * run_us)
+        if line.version == near and head.deadline_us != NEVER_US:
+            leave_by_us -= near_us
         return aside, leave_by_us, tenants.clock(head.request.tenant), head.seq
 
     def _served(self, request: Request) -> ServedVersion | None:

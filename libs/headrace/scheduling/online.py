@@ -13,6 +13,9 @@ from headrace.scheduling.settings import SchedulingSettings
 __all__ = ["LIMIT_KEPT_US", "OnlineTraffic"]
 
 LIMIT_KEPT_US = 50_000
+NEAR_PART = 0.1
+"""Of the shortest time limit, by which a line may pass a more urgent one on the slot
+where its version ran last."""
 
 
 class OnlineTraffic:
@@ -23,6 +26,7 @@ class OnlineTraffic:
         self._settings = settings
         self._backlog = backlog
         self._spare_by_line_us: list[int] = []
+        self._limit_us = 0
         self._until_us = -1
 
     def bulk_limit_us(self, now_us: int) -> int | None:
@@ -32,20 +36,31 @@ class OnlineTraffic:
     def is_of_one_line(self, now_us: int) -> bool:
         return len(self._found(now_us)) < 2
 
+    def near_us(self, now_us: int) -> int:
+        """How much longer an online request may wait for a version that is near."""
+        self._found(now_us)
+        return int(NEAR_PART * self._limit_us)
+
     def _found(self, now_us: int) -> list[int]:
         if now_us >= self._until_us:
             self._until_us = now_us + LIMIT_KEPT_US
-            spare_us = (self._spare_us(line, now_us) for line in self._backlog.lines())
-            self._spare_by_line_us = [us for us in spare_us if us is not None]
+            limits_us = [
+                (line, limit_us)
+                for line in self._backlog.lines()
+                if (limit_us := self._limit_of(line, now_us)) is not None
+            ]
+            self._spare_by_line_us = [self._spare_us(*each) for each in limits_us]
+            self._limit_us = min((limit_us for _, limit_us in limits_us), default=0)
         return self._spare_by_line_us
 
-    def _spare_us(self, line: Line, now_us: int) -> int | None:
-        """How long the line's online requests can stand to be kept waiting."""
+    def _limit_of(self, line: Line, now_us: int) -> int | None:
         seen_us = line.demand.online_at_us
         if seen_us < 0 or now_us - seen_us > self._settings.online_memory_us:
             return None
-        budget_us = line.demand.budget_us(now_us)
-        assert budget_us is not None
+        return line.demand.budget_us(now_us)
+
+    def _spare_us(self, line: Line, budget_us: int) -> int:
+        """How long the line's online requests can stand to be kept waiting."""
         hops_us = self._backlog.control_us + self._backlog.response_us
         spare_us = budget_us - hops_us
         run_us = line.times.bound(round(line.demand.batch_rows))
