@@ -15,8 +15,7 @@ from typing import Literal
 import msgspec
 import psutil
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from headrace.broker import KafkaConnection, reach
 from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_jars
@@ -188,13 +187,14 @@ _STYLE = {State.OK: "green", State.NOTE: "yellow", State.MISSING: "red"}
 
 
 def _show(findings: list[Finding]) -> None:
-    table = Table()
-    for heading in ("what", "state", "found"):
-        table.add_column(heading)
-    table.add_column("how to get it", overflow="fold")
+    """In lines that the terminal wraps: a path that is folded cannot be copied."""
+    console = Console(highlight=False)
     for finding in findings:
-        state = f"[{_STYLE[finding.state]}]{finding.state}[/]"
-        table.add_row(
-            finding.what, state, escape(finding.found), escape(finding.remedy)
+        head = Text.assemble(
+            f"{finding.what:<11} ",
+            (f"{finding.state:<8} ", _STYLE[finding.state]),
+            finding.found,
         )
-    Console().print(table)
+        console.print(head, soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(f"{'':<21}{finding.remedy}"), soft_wrap=True)

@@ -12,14 +12,17 @@ from headrace.broker import (
     KafkaLeader,
     KafkaReader,
     LogRange,
+    ReaderSettings,
     Record,
     TopicPartition,
 )
+from headrace.broker.threads import LOOK_TIMEOUT_S
 from headrace.clock import SystemClock
 from headrace.delivery.decisions import Commit, CommitEntry
 from headrace.delivery.events import CommitEnded, CommitOutcome, PositionsFetched
 from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Channel, Inbox
+from services.batch_former.main import DEFAULT, TABLES
 from services.batch_former.messages import (
     Asked,
     LanesAssigned,
@@ -130,6 +133,13 @@ class HeldReader:
         raise NotImplementedError
 
     def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("settings", [DEFAULT, TABLES])
+def test_the_two_questions_of_a_look_outlast_the_fetches_before_them(
+    settings: ReaderSettings,
+) -> None:
+    assert 2 * settings.fetch_wait_ms <= 1000 * LOOK_TIMEOUT_S / 2
 
 
 def test_a_move_asked_for_during_a_read_counts_from_the_next_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -205,6 +206,35 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
         f"ipv4#127.0.0.1:{port} failed: Connection refused): start it, or correct the "
         "address.\n"
     )
+
+
+def test_a_stop_that_is_asked_for_before_it_is_ready_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    command = (sys.executable, "-m", "services.ctl", "up", "--ephemeral")
+    # Takes connections and says nothing, so that the start waits.
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        subprocess.Popen(
+            (*command, "--http-port", "0"),
+            cwd=tmp_path,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "TMPDIR": str(tmp_path),
+                "KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{silent.getsockname()[1]}",
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert said.endswith("Z stopped before it was ready\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.kafka

@@ -25,7 +25,8 @@ from headrace.wire import (
 from services.ctl.console import Console, fatal_text
 from services.ctl.deadletters import LetterRow
 from services.ctl.deadletters import _show_rows as show_letters
-from services.ctl.doctor import _device
+from services.ctl.doctor import Finding, State, _device
+from services.ctl.doctor import _show as show_findings
 from services.ctl.models import VersionRow, versions
 from services.ctl.models import _show as show_versions
 from services.ctl.readiness import ready_sentences
@@ -229,6 +230,19 @@ def test_run_times_are_whole_at_80_columns(capsys: pytest.CaptureFixture[str]) -
     words = capsys.readouterr().out.split()
     for pair in ("1:0.123", "2:12.3", "3:123", "32:12346"):
         assert words.count(pair) == 2
+
+
+@pytest.mark.usefixtures("_narrow")
+def test_what_doctor_found_is_whole_at_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found, remedy = "a-[path]/" * 20, "install it, " * 20
+
+    show_findings([Finding("java", State.MISSING, found, remedy)])
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split(maxsplit=2) == ["java", "missing", found]
+    assert second.strip() == remedy.strip()
 
 
 @pytest.mark.usefixtures("_narrow")
