@@ -23,18 +23,15 @@ SEEN_MAX = 8
 
 
 class Affinity:
-    """Where each version of a lane ran last. A version that has no slot of its own
-    that is open takes the one that was left alone for the longest, so that it drives
-    out no other that runs every now and then."""
+    """Where each version of a lane ran last. A version none of whose slots is open
+    takes the first one that is not where another version ran last, if there is one."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._homes: dict[tuple[str, str], deque[int]] = {}
-        self._turn = 0
 
     def sent(self, line: Line, slot: Slot) -> None:
-        self._turn += 1
-        slot.sent_last, slot.sent_turn = line.version, self._turn
+        slot.sent_last = line.version
         homes = self._homes.setdefault(line.version, deque(maxlen=HOMES_MAX))
         if slot.number in homes:
             homes.remove(slot.number)
@@ -57,11 +54,19 @@ class Affinity:
                 and self._slots.are_alike(slot, first)
             ):
                 return slot
-        others = (
-            slot
-            for slot in islice(self._slots.open(), SEEN_MAX)
-            if slot.number in line.slots
-            and slot.number != avoid
-            and self._slots.are_alike(slot, first)
-        )
-        return min(others, key=lambda slot: slot.sent_turn, default=first)
+        for slot in islice(self._slots.open(), SEEN_MAX):
+            if (
+                not self._is_home(slot)
+                and slot.number in line.slots
+                and slot.number != avoid
+                and self._slots.are_alike(slot, first)
+            ):
+                return slot
+        return first
+
+    def _is_home(self, slot: Slot) -> bool:
+        """Whether it is where its last version ran last."""
+        if slot.sent_last is None:
+            return False
+        homes = self._homes.get(slot.sent_last)
+        return bool(homes) and homes[0] == slot.number

@@ -164,7 +164,7 @@ class BatchFormer:
             return None
         if not self._slots.advance(now_us, ahead_us=self._ahead_us):
             return None
-        near = next(self._slots.open()).sent_last
+        near = self._slots.last_sent_to_sole
         near_us = self._online.near_us(now_us)
         for priority, is_owed in self._backlog.bands_in_order(self._shares, now_us):
             for line in self._backlog.by_urgency(priority, near, near_us):

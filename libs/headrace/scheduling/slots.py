@@ -40,9 +40,6 @@ class Slot:
         self.sent_last: tuple[str, str] | None = None
         """The version of the last batch that was sent to it, of ours."""
 
-        self.sent_turn = 0
-        """How many batches the lane had sent by then."""
-
     @property
     def usable(self) -> bool:
         return self.credits_free > 0 or bool(self.batches)
@@ -121,6 +118,14 @@ class Slots:
     def is_any_open(self) -> bool:
         """Whether some slot could be sent to when last looked at."""
         return bool(self._idle or self._ahead)
+
+    @property
+    def last_sent_to_sole(self) -> tuple[str, str] | None:
+        """What the only open slot was sent last. Of several, each version may have
+        its own."""
+        if len(self._idle) + len(self._ahead) != 1:
+            return None
+        return next(self.open()).sent_last
 
     def open(self) -> Iterator[Slot]:
         """Slots that may be sent to: idle ones first, each kind by rank."""
