@@ -69,4 +69,4 @@ class Affinity:
         if slot.sent_last is None:
             return False
         homes = self._homes.get(slot.sent_last)
-        return bool(homes) and homes[0] == slot.number
+        return homes is not None and homes[0] == slot.number
