@@ -90,6 +90,7 @@ class Body(msgspec.Struct):
 
 _AT = r"(?: - at `\$\.?(.*)`)?"
 _OTHER_TYPE = re.compile(rf"Expected `([^`]+)`, got `([^`]+)`{_AT}")
+_ELSE = re.compile(r"(.+) - at `\$\.?(.*)`")
 _MISSING = re.compile(rf"Object missing required field `([^`]+)`{_AT}")
 _INTO_TENSORS = re.compile(r"(inputs|outputs)\[(\d+)\]\.?")
 _TYPES = {
@@ -168,6 +169,9 @@ def _placed(error: msgspec.ValidationError, text: Bytes) -> str:
     elif found := _MISSING.fullmatch(told):
         what = f"{found[1]} is missing"
         path = found[2] or ""
+    elif found := _ELSE.fullmatch(told):
+        what = f"{found[1][0].lower()}{found[1][1:]}"
+        path = found[2]
     else:
         return f"the request: {told}"
     tensor, path = _tensor(path, text)

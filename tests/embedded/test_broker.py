@@ -122,7 +122,12 @@ def test_a_folder_in_use_is_refused_with_its_user(tmp_path: Path) -> None:
 
 def test_a_broker_whose_parent_is_gone_is_ended(tmp_path: Path) -> None:
     orphan = subprocess.Popen(
-        [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+        [
+            sys.executable,
+            "-c",
+            "import time; print(flush=True); time.sleep(600)",
+            "kafka.Kafka",
+        ],
         pass_fds=[(lock := storage.FolderLock(tmp_path)).fd],
         stdout=subprocess.PIPE,
     )

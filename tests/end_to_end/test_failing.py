@@ -112,7 +112,7 @@ def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -
             (503, "model_unavailable"),
             (503, "no_capacity"),  # it was queued when the breaker opened
         }
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
     eventually(lambda: ready(platform, "moody") == {False})
     refused = ask(5)
