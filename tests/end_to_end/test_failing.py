@@ -121,6 +121,6 @@ def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -
         "model_unavailable",
     )
     assert "runs in a row failed" in refused.json()["error"]
-    eventually(lambda: ready(platform, "moody") == {True}, within_s=8)
+    eventually(lambda: ready(platform, "moody") == {True}, within_s=30)
     assert ask(5).json()["outputs"][0]["data"] == [5.0]
     assert ready(platform, "moody") == {True}

@@ -30,6 +30,7 @@ from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.testing import ManualClock
 from headrace.wire import Topics
 from services.batch_former.acting import Acting
+from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Inbox
 from services.batch_former.intake import Intake
@@ -150,6 +151,7 @@ class World:
             writing=cast(Writing, None),
             measuring=cast(Measuring, None),
             admin=cast(Admin, None),
+            keys=cast(AnsweredKeys, None),
         )
         self.answers: dict[type[Event], list[Decision]] = {
             Lost: [DropLane(0)],
