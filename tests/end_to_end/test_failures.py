@@ -105,7 +105,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     sturdy: Platform, service: str
 ) -> None:
     clients = Clients(sturdy.url)
-    eventually(lambda: clients.answered > 100)
+    eventually(lambda: clients.answered > 100, within_s=60)
     pid = current_pids(sturdy, service)[0]
 
     os.kill(pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     assert restarted["slot"] == 0
     assert restarted["previous_exit"] == "signal:SIGKILL"
     answered = clients.answered
-    eventually(lambda: clients.answered > answered + 300)
+    eventually(lambda: clients.answered > answered + 300, within_s=60)
     clients.stop()
 
     assert clients.foreign == []

@@ -126,7 +126,7 @@ GOOD = a_request(a_json())
         (2**31, ["'X'", str(2**31), "16"]),
         (2**63, ["'X'", str(2**63), "16"]),
         ("16", ["'X'", "str"]),
-        (16.0, ["'X'", "float"]),
+        (16.0, ["'X'", "integer"]),
     ],
 )
 def test_a_wrong_size_is_told_at_once_and_nothing_reaches_the_log(
