@@ -82,7 +82,9 @@ def assert_all_right(asks: list[Ask]) -> None:
 
 
 def bound_ms(promised_ms: float) -> float:
-    return promised_ms * 2 * waiting_per_core()
+    """Far above what is promised: figures belong into the report, which prints them,
+    and a busy machine fails no test of behaviour."""
+    return 8 * promised_ms * waiting_per_core()
 
 
 def waiting_per_core() -> float:
