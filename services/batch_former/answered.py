@@ -7,12 +7,19 @@ from queue import SimpleQueue
 from threading import Thread
 from time import sleep
 
-from headrace.broker import Admin, Reader, Record, TopicPartition
+from headrace.broker import (
+    Admin,
+    Reader,
+    Record,
+    TopicPartition,
+    read_spans,
+    spans_since,
+)
 from headrace.clock import Clock
 from headrace.delivery import LogClock
 from headrace.delivery.events import KeysRead
 from headrace.domain import Reason, is_final
-from headrace.errors import BusError, BusTimeout
+from headrace.errors import BusError
 from headrace.telemetry import get_log
 from headrace.wire import Topics
 from headrace.wire import headers as names
@@ -94,24 +101,18 @@ class AnsweredKeys:
     def _read(
         self, reader: Reader, partitions: list[TopicPartition]
     ) -> list[tuple[str, int]]:
-        now_us = self._clock.now_us()
-        since_us = self._log_clock.to_log(now_us) - self._memory_us
-        firsts = reader.offsets_since(partitions, since_us, LOG_TIMEOUT_S)
-        logs = reader.log_ranges(partitions, LOG_TIMEOUT_S)
-        left = {one: logs[one].end for one in partitions if firsts[one] < logs[one].end}
-        reader.assign({one: firsts[one] for one in left})
+        since_us = self._log_clock.to_log(self._clock.now_us()) - self._memory_us
         ended = []
-        while left:
-            for record in reader.read(RECORDS_MAX, 0.1):
-                if _is_final_answer(record):
-                    at_us = self._log_clock.to_mono(record.timestamp_us)
-                    ended.append(((record.key or b"").decode(), at_us))
-                one = TopicPartition(record.topic, record.partition)
-                # What lies at the end of a log is never compacted away.
-                if record.offset + 1 >= left.get(one, record.offset + 2):
-                    del left[one]
-            if self._clock.now_us() - now_us > READ_US_MAX:
-                raise BusTimeout("kept answers were not read", code="_TIMED_OUT")
+        for record in read_spans(
+            reader,
+            spans_since(reader, partitions, since_us, LOG_TIMEOUT_S),
+            records_max=RECORDS_MAX,
+            us_max=READ_US_MAX,
+            clock=self._clock,
+        ):
+            if _is_final_answer(record):
+                at_us = self._log_clock.to_mono(record.timestamp_us)
+                ended.append(((record.key or b"").decode(), at_us))
         return ended
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -12,7 +13,8 @@ from headrace.domain import Tensor
 from headrace.errors import RequestError
 from headrace.wire import Locator
 from headrace.wire.tensors import to_json
-from services.ingress.exchange import Exchange
+from services.ingress.head import Head
+from services.ingress.parsing import WantedOutput
 from services.ingress.refusal import Refusal
 
 __all__ = [
@@ -69,8 +71,21 @@ def identity_fields(request_id: str, x_request_id: bytes) -> bytes:
     return fields
 
 
+class Asked(Protocol):
+    """What of a request shapes its result."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def wanted(self) -> tuple[WantedOutput, ...]: ...
+    @property
+    def head(self) -> Head: ...
+
+
 def result_answer(
-    exchange: Exchange, model: str, version: str, outputs: Sequence[Tensor]
+    asked: Asked, model: str, version: str, outputs: Sequence[Tensor]
 ) -> tuple[bytes, Sequence[Piece]]:
     """Header lines and body of a result, in the form that the client asked for.
 
@@ -79,7 +94,7 @@ def result_answer(
     by_name = {output.name: output for output in outputs}
     described = []
     raws: list[Piece] = []
-    for name, binary in exchange.wanted:
+    for name, binary in asked.wanted:
         output = by_name.get(name)
         if output is None:
             raise RequestError(f"the model's answer lacks the output '{name}'")
@@ -96,10 +111,10 @@ def result_answer(
     text = b'{"model_name":%b,"model_version":%b,"id":%b,"outputs":[%b]}' % (
         _encode(model),
         _encode(version),
-        _encode(exchange.client_id),
+        _encode(asked.client_id),
         b",".join(described),
     )
-    fields = identity_fields(exchange.request_id, exchange.head.x_request_id)
+    fields = identity_fields(asked.request_id, asked.head.x_request_id)
     if raws:
         fields += (
             b"content-type: application/octet-stream\r\n"
@@ -107,7 +122,7 @@ def result_answer(
         )
     else:
         fields += _JSON
-    encoding = exchange.head.accept_encoding
+    encoding = asked.head.accept_encoding
     if encoding:
         fields += b"content-encoding: %b\r\n" % encoding
         return fields, (_compressed(encoding, [text, *raws]),)

@@ -8,10 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
-from headrace.broker import Admin, Reader, TopicPartition
+from headrace.broker import (
+    Admin,
+    Reader,
+    Span,
+    TopicPartition,
+    read_spans,
+    spans_since,
+)
 from headrace.clock import Clock
 from headrace.domain import Source
-from headrace.errors import BusError, BusTimeout
+from headrace.errors import BusError
 from headrace.wire import NewTopic, Record
 
 __all__ = ["Archive", "Gone"]
@@ -85,8 +92,7 @@ class Archive:
             return Gone.NEVER_WAS
         if place.offset < log.start:
             return Gone.FORGOTTEN
-        found = self._read({partition: place.offset}, {partition: place.offset + 1})
-        for record in found:
+        for record in self._read({partition: Span(place.offset, place.offset + 1)}):
             if record.offset == place.offset:
                 return record
         return Gone.FORGOTTEN
@@ -100,34 +106,17 @@ class Archive:
         partitions = [TopicPartition(topic, number) for number in range(count)]
         if not partitions:
             return None
-        firsts = self._reader.offsets_since(partitions, since_us, LOG_TIMEOUT_S)
-        logs = self._reader.log_ranges(partitions, LOG_TIMEOUT_S)
-        ends = {one: logs[one].end for one in partitions if firsts[one] < logs[one].end}
-        for record in self._read({one: firsts[one] for one in ends}, ends):
+        spans = spans_since(self._reader, partitions, since_us, LOG_TIMEOUT_S)
+        for record in self._read(spans):
             if is_wanted(record):
                 return record
         return None
 
-    def _read(
-        self, firsts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-    ) -> Iterable[Record]:
-        """Each partition from its first offset to its end."""
-        left = dict(ends)
-        until_us = self._clock.now_us() + READ_US_MAX
-        self._reader.assign(firsts)
-        try:
-            while left:
-                for record in self._reader.read(RECORDS_MAX, 0.1):
-                    one = TopicPartition(record.topic, record.partition)
-                    # What lies at the end of a log is never compacted away.
-                    if record.offset + 1 >= left.get(one, 1 << 62):
-                        del left[one]
-                    if one in ends:
-                        yield record
-                if self._clock.now_us() > until_us:
-                    raise BusTimeout(
-                        f"{', '.join(f'{t} [{p}]' for t, p in left)} was not read",
-                        code="_TIMED_OUT",
-                    )
-        finally:
-            self._reader.unassign([*firsts])
+    def _read(self, spans: dict[TopicPartition, Span]) -> Iterable[Record]:
+        return read_spans(
+            self._reader,
+            spans,
+            records_max=RECORDS_MAX,
+            us_max=READ_US_MAX,
+            clock=self._clock,
+        )

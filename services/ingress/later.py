@@ -6,9 +6,9 @@ wanted, so that any ingress can tell, whatever has become of the one that took i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -34,7 +34,6 @@ from services.ingress.answers import (
 )
 from services.ingress.archive import Gone
 from services.ingress.asgi import header_list
-from services.ingress.exchange import Exchange
 from services.ingress.head import Head, read_head
 from services.ingress.keeping import Keeper
 from services.ingress.parsing import WantedOutput
@@ -142,23 +141,13 @@ class Later:
         return min(int(given), self._wait_s_max)
 
 
-class _Past(Exchange):
+class _Past(NamedTuple):
     """What an answer is made of, for a request that nobody carries any more."""
 
-    __slots__ = ()
-
-    def __init__(self, asked: _Asked, accept_encoding: bytes) -> None:
-        super().__init__(asked.locator.id, 0)
-        self.head = Head(
-            accept_encoding=accept_encoding, x_request_id=asked.x_request_id
-        )
-        self.client_id = asked.client_id
-        self.wanted = tuple(WantedOutput(*each) for each in asked.wanted)
-
-    def deliver(
-        self, status: int, fields: bytes, body: Sequence[bytes | memoryview]
-    ) -> None:
-        raise NotImplementedError("the page delivers it")
+    request_id: str
+    client_id: str
+    wanted: tuple[WantedOutput, ...]
+    head: Head
 
 
 def _read(locator: Locator, tenant: str, record: Record) -> _Asked | None:
@@ -191,7 +180,12 @@ def _answer(asked: _Asked, head: Head, record: Record) -> Response:
     if reply.reason is not None:
         refusal = refuse(reply.reason, reply.text, admitted=True)
         return _refused(refusal, request_id, x_request_id, asked.client_id)
-    past = _Past(asked, head.accept_encoding)
+    past = _Past(
+        request_id,
+        asked.client_id,
+        tuple(WantedOutput(*each) for each in asked.wanted),
+        Head(accept_encoding=head.accept_encoding, x_request_id=x_request_id),
+    )
     try:
         fields, body = result_answer(past, reply.model, reply.version, reply.outputs)
     except RequestError as error:

@@ -144,8 +144,7 @@ class InferenceProtocol(HttpToolsProtocol):
             # had not asked, and the connection ends with the answer.
             self._deaf = True
         except httptools.HttpParserCallbackError as error:
-            self.handler.outcomes.crashed(error)
-            self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
+            self._crash(error)
         except httptools.HttpParserError as error:
             text = f"not a request of HTTP/1.1: {error}"
             if data.startswith(_HTTP_2):
@@ -169,8 +168,7 @@ class InferenceProtocol(HttpToolsProtocol):
             self._known = known_head(data, self._target, cycle.head)
 
     def _ask_again(self, known: KnownHead, data: bytes) -> None:
-        """What the parser's callbacks do for a whole request, without the parser: it
-        stands before a request, and stays there."""
+        """What the parser's callbacks do; the parser itself stays before a request."""
         self.quiet_since_us = None
         keeps = not self.handler.drain.is_on
         self.cycle = exchange = HotExchange(self, keep_alive=keeps)
@@ -179,8 +177,11 @@ class InferenceProtocol(HttpToolsProtocol):
             self.handler.begin(exchange, known.target, known.head)
             self.handler.finish(exchange, data[len(known.text) :])
         except Exception as error:  # noqa: BLE001 - as around the parser's callbacks
-            self.handler.outcomes.crashed(error)
-            self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
+            self._crash(error)
+
+    def _crash(self, error: Exception) -> None:
+        self.handler.outcomes.crashed(error)
+        self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
 
     def _await_the_rest(self) -> None:
         limits = self.handler.limits

@@ -29,6 +29,7 @@ from headrace.broker.leader import KafkaLeader, LeaderSettings
 from headrace.broker.producer import Compression, KafkaProducer, ProducerSettings
 from headrace.broker.reach import reach
 from headrace.broker.reader import KafkaReader, ReaderSettings
+from headrace.broker.spans import Span, read_spans, spans_since
 from headrace.broker.tail import tail
 from headrace.broker.threads import (
     LoopHandover,
@@ -67,13 +68,16 @@ __all__ = [
     "ReaderSettings",
     "ReaderThread",
     "Record",
+    "Span",
     "TableReader",
     "TopicPartition",
     "commits_partition",
     "decode_commit",
     "group_depth",
     "reach",
+    "read_spans",
     "records_at",
     "records_since",
+    "spans_since",
     "tail",
 ]

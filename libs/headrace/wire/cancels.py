@@ -6,8 +6,6 @@ id and reply address. It lies in the request's partition, behind it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from headrace.domain import ReplyAddress
 from headrace.wire import headers as names
 
@@ -30,7 +28,6 @@ def cancel_headers(
 ) -> list[tuple[str, bytes | None]]:
     """Of the record that cancels this request; ``source`` is the writer's
     ``ce_source``, ``log_us``: now, as ``ce_time``."""
-    written = datetime.fromtimestamp(log_us / 1e6, UTC)
     headers: list[tuple[str, bytes | None]] = [
         (names.CE_ID, request_id.encode()),
         (names.TENANT, tenant.encode()),
@@ -40,7 +37,7 @@ def cancel_headers(
         headers.append((names.REPLY_PARTITION, b"%d" % reply_to.partition))
     headers += [
         (names.CE_SOURCE, source.encode()),
-        (names.CE_TIME, written.isoformat().encode()),
+        (names.CE_TIME, names.time_bytes(log_us)),
         (names.CE_SPECVERSION, b"1.0"),
         (names.CE_TYPE, names.CANCEL_TYPE.encode()),
         (names.SCHEMA, names.SCHEMA_BYTES),

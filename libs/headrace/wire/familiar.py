@@ -15,20 +15,23 @@ from headrace.domain import (
     RequestRead,
     ServedVersion,
 )
-from headrace.wire.framing import frame
-from headrace.wire.headers import REQUEST_HEADERS
+from headrace.wire.framing import RAW_INPUT_CONTENTS, frame
+from headrace.wire.headers import (
+    CE_ID,
+    CE_TIME,
+    DEADLINE,
+    DIGITS_MAX,
+    REQUEST_HEADERS,
+)
 from headrace.wire.records import Record
 
 __all__ = ["FormKey", "KnownForm", "form_key", "learn", "read_known"]
 
-RAW_INPUT_CONTENTS = 7
-DIGITS_MAX = 18
-
 FormKey = tuple[object, ...]
 
-_ID = REQUEST_HEADERS.index("ce_id")
-_DEADLINE = REQUEST_HEADERS.index("inf-deadline")
-_TIME = REQUEST_HEADERS.index("ce_time")
+_ID = REQUEST_HEADERS.index(CE_ID)
+_DEADLINE = REQUEST_HEADERS.index(DEADLINE)
+_TIME = REQUEST_HEADERS.index(CE_TIME)
 
 
 class KnownForm(NamedTuple):

@@ -12,9 +12,22 @@ from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
-__all__ = ["Piece", "fields", "frame", "leading", "member_bytes", "size_of"]
+__all__ = [
+    "CLIENT_ID",
+    "RAW_INPUT_CONTENTS",
+    "Piece",
+    "fields",
+    "frame",
+    "leading",
+    "member_bytes",
+    "size_of",
+]
 
 Piece = bytes | memoryview
+
+CLIENT_ID = 3
+RAW_INPUT_CONTENTS = 7
+"""Fields of ``inference.ModelInferRequest``."""
 
 LENGTH_DELIMITED = 2
 VARINT_BYTES_MAX = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from headrace.domain import Source
 from headrace.errors import RequestError, UndecodableRecord
@@ -53,6 +54,7 @@ __all__ = [
     "parse_source",
     "source_text",
     "text",
+    "time_bytes",
 ]
 
 CE_SPECVERSION = "ce_specversion"
@@ -166,6 +168,11 @@ def number(headers: Mapping[str, bytes | None], name: str) -> int | None:
     if not value.isdigit() or len(value) > DIGITS_MAX:
         raise RequestError(f"header {name} is {value[:40]!r}, expected a number")
     return int(value)
+
+
+def time_bytes(log_us: int) -> bytes:
+    """Log time as :data:`CE_TIME` has it."""
+    return datetime.fromtimestamp(log_us / 1e6, UTC).isoformat().encode()
 
 
 def check_schema(headers: Mapping[str, bytes | None]) -> None:

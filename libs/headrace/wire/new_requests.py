@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -11,16 +10,13 @@ from headrace.domain import Priority, ReplyAddress, Tensor
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility
-from headrace.wire.framing import Piece, frame
+from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, Piece, frame
 from headrace.wire.records import Headers
 
 __all__ = ["NewRequest", "RequestEncoder"]
 
 FORMS_MAX = 4096
 """So many are remembered, then all are forgotten."""
-
-RAW_INPUT_CONTENTS = 7
-CLIENT_ID = 3
 
 
 class NewRequest(msgspec.Struct, frozen=True, gc=False):
@@ -78,12 +74,11 @@ class RequestEncoder:
         """Headers, in the order of :data:`headrace.wire.headers.REQUEST_HEADERS`, and
         value; ``log_us``: now, as ``ce_time``."""
         form = self._form(request)
-        written = datetime.fromtimestamp(log_us / 1e6, UTC)
         headers = [(names.CE_ID, request.id.encode()), *form.named]
         if request.deadline_us is not None:
             headers.append((names.DEADLINE, b"%d" % request.deadline_us))
         headers += form.shaped
-        headers.append((names.CE_TIME, written.isoformat().encode()))
+        headers.append((names.CE_TIME, names.time_bytes(log_us)))
         headers += self._ending
         if request.traceparent:
             headers.append((names.TRACEPARENT, request.traceparent.encode()))

@@ -38,7 +38,7 @@ from headrace.wire.compatibility import (
 )
 from headrace.wire.familiar import FormKey, KnownForm, form_key, learn, read_known
 from headrace.wire.foreign import Contents, read_foreign
-from headrace.wire.framing import fields
+from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, fields
 from headrace.wire.records import Record
 from headrace.wire.topics import Topics, checked_name
 
@@ -75,8 +75,6 @@ PRIORITIES = tuple(Priority)
 PRIORITY_NAMES = {each.name.lower().encode(): each for each in Priority}
 
 CANCEL_TYPE = names.CANCEL_TYPE.encode()
-RAW_INPUT_CONTENTS = 7
-CLIENT_ID = 3
 
 
 class _Size(NamedTuple):
