@@ -1,6 +1,7 @@
 """Apache Kafka behind the verbs of :mod:`headrace.broker.interface`."""
 
 from headrace.broker.admin import KafkaAdmin
+from headrace.broker.bulk import Answered, BulkExchange, CommittedPositions
 from headrace.broker.commit_log import (
     COMMITS_TOPIC,
     GroupCommit,
@@ -41,8 +42,11 @@ from headrace.broker.threads import (
 __all__ = [
     "COMMITS_TOPIC",
     "Admin",
+    "Answered",
+    "BulkExchange",
     "CommitRefused",
     "Committed",
+    "CommittedPositions",
     "Compression",
     "Delivery",
     "Depth",

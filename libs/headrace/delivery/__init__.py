@@ -10,6 +10,7 @@ from headrace.delivery.lane import Lane, LaneState
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.logtime import LogClock
 from headrace.delivery.metadata import CommitMetadata
+from headrace.delivery.pacing import Outstanding, Pacing, PacingLimits
 from headrace.delivery.roster import Roster
 from headrace.delivery.worker import WorkerCore
 from headrace.delivery.worker_limits import WorkerLimits
@@ -21,6 +22,9 @@ __all__ = [
     "LaneLimits",
     "LaneState",
     "LogClock",
+    "Outstanding",
+    "Pacing",
+    "PacingLimits",
     "Ran",
     "Remedy",
     "Roster",
