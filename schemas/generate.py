@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headrace.wire import Announcement, Claim, Heartbeat
-from services.batch_former.settings import FormerSettings
+from services.batch_former.settings import OF_THE_BUS, FormerSettings
 from services.gpu_worker.settings import GpuWorkerSettings
 from services.ingress.settings import IngressSettings
 
@@ -101,6 +101,8 @@ def _groups() -> Iterator[str]:
         yield "| variable | default | |\n|---|---|---|"
         texts = _docstrings(kind)
         for name, info in kind.model_fields.items():
+            if (group, name) in OF_THE_BUS:
+                continue
             text = _sentence(texts[name]) + _choices(info)
             variable = f"HEADRACE_{group}__{name}".upper()
             yield f"| `{variable}` | {_default(info)} | {text} |"

@@ -322,19 +322,14 @@ class _Former:
 
     def _new_lane(self, lane: int, term: int) -> OwnedLane:
         bus = self._settings.bus
-        scheduling = self._settings.scheduling.model_copy(
-            update={"batch_bytes_max": bus.batch_bytes_max}
-        )
-        scheduler = BatchFormer(scheduling, batch_ids=iter(_batch_id, ""))
+        scheduler = BatchFormer(self._settings.scheduler, batch_ids=iter(_batch_id, ""))
         core = Lane(
             lane,
             former=self._uuid,
             worker_slots=range(lane, bus.worker_slots, bus.lanes),
             topics=self._topics,
             scheduler=scheduler,
-            limits=self._settings.delivery.model_copy(
-                update={"key_memory_us": bus.key_memory_s * 1_000_000}
-            ),
+            limits=self._settings.lane_limits,
         )
         return OwnedLane(lane, term, core, scheduler)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, PositiveInt, model_validator
 
 from headrace.delivery import LaneLimits
 from headrace.lifecycle import AdminSettings, BusSettings
 from headrace.scheduling import SchedulingSettings
 from headrace.telemetry import LogSettings
 
-__all__ = ["FormerSettings", "ReadingSettings"]
+__all__ = ["OF_THE_BUS", "FormerSettings", "ReadingSettings"]
+
+OF_THE_BUS = {
+    ("delivery", "key_memory_us"): "HEADRACE_BUS__KEY_MEMORY_S",
+    ("scheduling", "batch_bytes_max"): "HEADRACE_BUS__BATCH_BYTES_MAX",
+}
+"""Limits of a group that follow from a setting which all services share."""
 
 
 class ReadingSettings(BaseModel, frozen=True, extra="forbid"):
@@ -32,3 +38,20 @@ class FormerSettings(BaseModel, frozen=True, extra="forbid"):
     former: ReadingSettings = ReadingSettings()
     delivery: LaneLimits = LaneLimits()
     scheduling: SchedulingSettings = SchedulingSettings()
+
+    @model_validator(mode="after")
+    def _have_one_name_each(self) -> FormerSettings:
+        for (group, name), variable in OF_THE_BUS.items():
+            if name in getattr(self, group).model_fields_set:
+                raise ValueError(f"set {variable}, from which {group}.{name} follows")
+        return self
+
+    @property
+    def lane_limits(self) -> LaneLimits:
+        memory_us = self.bus.key_memory_s * 1_000_000
+        return self.delivery.model_copy(update={"key_memory_us": memory_us})
+
+    @property
+    def scheduler(self) -> SchedulingSettings:
+        bytes_max = self.bus.batch_bytes_max
+        return self.scheduling.model_copy(update={"batch_bytes_max": bytes_max})

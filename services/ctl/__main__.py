@@ -21,7 +21,8 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
+    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C (but
+    0 of ``up``)."""
     # What a library has to say comes as one sentence, in an error of ours.
     logging.basicConfig(handlers=[logging.NullHandler()])
     try:
@@ -29,6 +30,10 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = _INTERRUPTED
+        if sys.argv[1:2] == ["up"]:
+            # Ctrl-C is how it ends, also before it has begun.
+            print("headrace: stopped before it was ready", file=sys.stderr)
+            status = 0
     except BrokenPipeError:
         # Whoever read our lines has enough of them; there is none for the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -97,15 +97,15 @@ def cold_app(
     ]
 
     async def failed(request: Request, error: Exception) -> Response:
+        request_id, x_request_id = request.scope[_IDENTITY]
         match error:
             case RequestError():
                 refusal = refuse(Reason(error.reason), str(error))
             case HTTPException():
                 refusal = _not_served(request, error)
             case _:
-                handler.outcomes.crashed(error)
+                handler.outcomes.crashed(request_id, error)
                 refusal = refuse(Reason.CRASH, OWN_FAULT)
-        request_id, x_request_id = request.scope[_IDENTITY]
         handler.outcomes.unread(request_id, x_request_id, refusal)
         fields, body = refusal_answer(refusal)
         response = Response(body, refusal.status)
@@ -142,7 +142,13 @@ class _Edge:
         # A client that is answered before it was told to go on may leave its body out.
         owes_body = any(name == b"expect" for name, _ in scope["headers"])
 
+        is_answered = False
+
         async def identified(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = message["type"] == "http.response.body" and not message.get(
+                "more_body", False
+            )
             if message["type"] == "http.response.start":
                 headers = message["headers"]
                 names = {name for name, _ in headers}
@@ -157,7 +163,12 @@ class _Edge:
             owes_body = False
             return await receive()
 
-        await self._app(scope, received, identified)
+        try:
+            await self._app(scope, received, identified)
+        except Exception:
+            # Starlette has answered it, and raises it again for those who only log.
+            if not is_answered:
+                raise
 
 
 class _Pages:

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.domain import Priority, ServedVersion
+from services.ingress.head import Head
 
 if TYPE_CHECKING:
     from headrace.broker import Producer
     from services.ingress.fleet import Destination
-    from services.ingress.head import Head
     from services.ingress.parsing import WantedOutput
     from services.ingress.refusal import Refusal
 
 __all__ = ["Exchange"]
+
+_UNREAD = Head()
 
 
 class Exchange(ABC):
@@ -46,7 +48,6 @@ class Exchange(ABC):
         "wanted",
     )
 
-    head: Head
     wanted: tuple[WantedOutput, ...]
     named_version: str
     record_id: str
@@ -58,6 +59,7 @@ class Exchange(ABC):
         self.request_id = request_id
         self.started_us = started_us
         """When its head was complete; the time limit counts from here."""
+        self.head = _UNREAD
         self.tenant = ""
         self.client_id = ""
         """The body's ``id``."""

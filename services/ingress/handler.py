@@ -21,6 +21,7 @@ from services.ingress.answers import (
     refusal_answer,
     result_answer,
 )
+from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies
 from services.ingress.body import BodyRefused, overrides
 from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, decompressed
 from services.ingress.drain import Drain
@@ -31,7 +32,7 @@ from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import Parsed
 from services.ingress.producing import Outbox
-from services.ingress.refusal import Refusal, log_unavailable, refuse
+from services.ingress.refusal import OWN_FAULT, Refusal, log_unavailable, refuse
 from services.ingress.settings import IngressLimits
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
@@ -42,9 +43,6 @@ CHECKED_PER_TICK_MAX = 4
 """A request that is refused for its load or its time limit is told first what is wrong
 with it, which no retry mends, if its body is no longer than this, and for so many in a
 tick: under a load of refusals nearly all end unparsed."""
-
-RESERVED_FROM_BYTES = 64 * 1024
-"""Smaller bodies arrive with their head and are not counted."""
 
 LOG_SILENT_US = 2_000_000
 """While the log has acknowledged nothing for so long, though a heartbeat is written
@@ -89,8 +87,7 @@ class Handler:
         self.outcomes = outcomes
         self.drain = Drain(limits.drain_ms)
         self.waiters: Waiters[Exchange] = Waiters()
-        self.bodies_bytes = 0
-        """Announced bytes of the bodies that are being received."""
+        self.bodies = Bodies(limits.bodies_bytes_max)
         self.new_request_id = RequestIds().next
         self._fleet = fleet
         self._admission = admission
@@ -106,6 +103,12 @@ class Handler:
         """Take in a head and decide whether the body is worth reading. A refusal is
         answered at the body's end, so that the connection stays in step; one for the
         body's length at once."""
+        try:
+            self._begin(exchange, target, head)
+        except Exception as error:  # noqa: BLE001 - its client must be told of a fault
+            exchange.refusal = self._own_fault(exchange, error)
+
+    def _begin(self, exchange: Exchange, target: Target, head: Head) -> None:
         exchange.head = head
         exchange.tenant = head.tenant
         length = head.content_length or 0
@@ -114,14 +117,14 @@ class Handler:
             return
         exchange.refusal = head.fault or self._admit(exchange, target)
         if exchange.refusal is None and length > RESERVED_FROM_BYTES:
-            exchange.refusal = self._reserve(exchange, length)
+            exchange.refusal = self.bodies.reserve(exchange, length)
 
     def body_grew(self, exchange: Exchange, size: int) -> None:
         """A body of unknown length has ``size`` bytes so far."""
         if size > self.limits.http_body_bytes_max:
             self.refuse(exchange, self._body_too_large(size))
         elif size - exchange.reserved_bytes > RESERVED_FROM_BYTES:
-            exchange.refusal = self._reserve(exchange, 2 * size)
+            exchange.refusal = self.bodies.reserve(exchange, 2 * size)
 
     def body_late(self, exchange: Exchange) -> None:
         """The body did not come to its end in time."""
@@ -149,15 +152,17 @@ class Handler:
                 refusal = refuse(Reason(error.reason), str(error), logged=error.logged)
             except BusError as error:
                 refusal = log_unavailable(error)
+            except Exception as error:  # noqa: BLE001 - as in begin
+                refusal = self._own_fault(exchange, error)
         if refusal is None:
-            self._release(exchange)
+            self.bodies.release(exchange)
         else:
             self._stop_waiting(exchange)
             self.refuse(exchange, refusal)
 
     def client_left(self, exchange: Exchange) -> None:
         """The connection is gone: nobody waits, and what is queued need not run."""
-        self._release(exchange)
+        self.bodies.release(exchange)
         self.outcomes.cancelled(exchange)
         self._deadlines.drop(exchange)
         was_waiting = self.waiters.give_up(exchange, Unclaimed.CANCELLED)
@@ -167,7 +172,7 @@ class Handler:
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         """Answer with ``refusal``, count it and log it."""
-        self._release(exchange)
+        self.bodies.release(exchange)
         total_us = self.clock.now_us() - exchange.started_us
         self.outcomes.refused(exchange, refusal, total_us)
         fields, body = refusal_answer(refusal, exchange.client_id)
@@ -398,32 +403,21 @@ class Handler:
         except RequestError as error:
             self.refuse(exchange, refuse(Reason.MODEL_ERROR, str(error)))
             return
+        except Exception as error:  # noqa: BLE001 - others are answered by this record
+            self.refuse(exchange, self._own_fault(exchange, error))
+            return
         total_us = now_us - exchange.started_us
         self._admission.answered(record.model, total_us, len(self.waiters))
         self.outcomes.succeeded(exchange, record, answer, total_us)
         exchange.deliver(HTTPStatus.OK, fields, body)
 
+    def _own_fault(self, exchange: Exchange, error: Exception) -> Refusal:
+        self.outcomes.crashed(exchange.request_id, error)
+        return refuse(Reason.CRASH, OWN_FAULT)
+
     def _stop_waiting(self, exchange: Exchange) -> bool:
         self._deadlines.drop(exchange)
         return self.waiters.give_up(exchange)
-
-    def _reserve(self, exchange: Exchange, size: int) -> Refusal | None:
-        """Count a body's bytes; a refusal when the bodies together are too many."""
-        more = size - exchange.reserved_bytes
-        if self.bodies_bytes + more > self.limits.bodies_bytes_max:
-            return refuse(
-                Reason.OVERLOADED,
-                f"bodies of {self.bodies_bytes} bytes are being received; with {more} "
-                f"more they would pass {self.limits.bodies_bytes_max} "
-                "(bodies_bytes_max)",
-            )
-        self.bodies_bytes += more
-        exchange.reserved_bytes = size
-        return None
-
-    def _release(self, exchange: Exchange) -> None:
-        self.bodies_bytes -= exchange.reserved_bytes
-        exchange.reserved_bytes = 0
 
     def _body_too_large(self, size: int) -> Refusal:
         return refuse(

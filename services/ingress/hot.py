@@ -49,6 +49,11 @@ class HotExchange(Exchange):
         self.body_timer: asyncio.TimerHandle | None = None
         self.body: bytes | bytearray = b""
 
+    def stop_body_timer(self) -> None:
+        if self.body_timer is not None:
+            self.body_timer.cancel()
+            self.body_timer = None
+
     def deliver(
         self, status: int, fields: bytes, body: Sequence[bytes | memoryview]
     ) -> None:

@@ -60,9 +60,9 @@ class Journal:
                 text=_told(refusal),
             )
 
-    def crashed(self, error: Exception) -> None:
+    def crashed(self, request_id: str, error: Exception) -> None:
         """A fault of our own ended a request."""
-        self._log.error("http.failed", exc_info=error)
+        self._log.error("http.failed", request_id=request_id, exc_info=error)
 
     def _has_room(self) -> bool:
         now_us = self._clock.now_us()

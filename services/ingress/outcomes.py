@@ -67,9 +67,9 @@ class Outcomes:
         """A reply answered nobody."""
         self._meter.unclaimed(what)
 
-    def crashed(self, error: Exception) -> None:
+    def crashed(self, request_id: str, error: Exception) -> None:
         """A fault of our own ended a request."""
-        self._journal.crashed(error)
+        self._journal.crashed(request_id, error)
 
 
 def _times_us(record: Replies) -> tuple[int, int, int]:

@@ -92,7 +92,7 @@ class InferenceProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         cycle = self.cycle
         if isinstance(cycle, HotExchange):
-            self._stop_body_timer(cycle)
+            cycle.stop_body_timer()
             if not cycle.response_complete:
                 self.handler.client_left(cycle)
         super().connection_lost(exc)
@@ -180,7 +180,13 @@ class InferenceProtocol(HttpToolsProtocol):
             self._crash(error)
 
     def _crash(self, error: Exception) -> None:
-        self.handler.outcomes.crashed(error)
+        """A fault of ours outside the handler, or in how it answers."""
+        cycle, request_id = self.cycle, ""
+        if isinstance(cycle, HotExchange):
+            request_id = cycle.request_id
+            if cycle.body_complete and not self.handler.is_waiting(cycle):
+                cycle.response_complete = True  # its answer is not to come any more
+        self.handler.outcomes.crashed(request_id, error)
         self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
 
     def _await_the_rest(self) -> None:
@@ -304,8 +310,7 @@ class InferenceProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         cycle.body_complete = True
-        if cycle.body_timer is not None:
-            self._stop_body_timer(cycle)
+        cycle.stop_body_timer()
         if cycle.response_complete:
             # It was answered before its end, with the promise to close.
             self._deaf = True
@@ -408,7 +413,7 @@ class InferenceProtocol(HttpToolsProtocol):
             elif not cycle.body_complete:
                 cycle.keep_alive = False
                 cycle.body_complete = True
-                self._stop_body_timer(cycle)
+                cycle.stop_body_timer()
                 self.handler.refuse(cycle, refusal)
                 return
             else:
@@ -438,12 +443,6 @@ class InferenceProtocol(HttpToolsProtocol):
             + body
         )
         self.transport.close()
-
-    @staticmethod
-    def _stop_body_timer(cycle: HotExchange) -> None:
-        if cycle.body_timer is not None:
-            cycle.body_timer.cancel()
-            cycle.body_timer = None
 
 
 def _unreadable(text: str) -> Refusal:

@@ -89,9 +89,10 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     runs."""
 
     key_memory_us: PositiveInt = 600_000_000
+    """How long idempotency keys are remembered after their answer."""
+
     keys_max: PositiveInt = 100_000
-    """How long (HEADRACE_BUS__KEY_MEMORY_S), and how many, idempotency keys are
-    remembered after their answer; beyond, the oldest is forgotten and runs anew."""
+    """How many are remembered; beyond, the oldest is forgotten and runs anew."""
 
     unsettled_max: PositiveInt = 4_096
     unsettled_bytes_max: PositiveInt = 64 * 1024 * 1024

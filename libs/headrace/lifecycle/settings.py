@@ -190,7 +190,9 @@ def _explained(error: ValidationError, environ: Mapping[str, str]) -> str:
     for one in error.errors(include_url=False):
         name = _variable(*(str(part) for part in (*one["loc"], "", "")[:2]))
         value = environ.get(name)
-        if value is None:
+        if not one["loc"]:
+            sentences.append(one["msg"])
+        elif value is None:
             sentences.append(f"{'.'.join(map(str, one['loc']))}: {one['msg']}")
         else:
             sentences.append(f"{name}={value}: {one['msg']}")

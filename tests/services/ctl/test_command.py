@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from services.ctl import __main__
 from services.ctl.__main__ import main
 
 
@@ -235,6 +236,25 @@ def test_a_stop_that_is_asked_for_before_it_is_ready_is_no_failure(
     assert process.returncode == 0
     assert said.endswith("Z stopped before it was ready\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "status"), [("up", 0), ("infer", 130)])
+def test_ctrl_c_before_a_command_is_there_ends_up_as_it_ends_later(
+    command: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(__main__, "_run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["headrace", command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == status
+    assert ("stopped" in capsys.readouterr().err) == (command == "up")
 
 
 @pytest.mark.kafka

@@ -197,7 +197,7 @@ def test_bodies_under_way_have_a_limit_together() -> None:
     assert second.refusal is not None
     assert second.refusal.reason == "overloaded"
     world.handler.client_left(first)
-    assert world.handler.bodies_bytes == 0
+    assert world.handler.bodies.bytes == 0
     assert world.begin(large).refusal is None
 
 
@@ -207,10 +207,10 @@ def test_a_chunked_body_is_counted_as_it_grows() -> None:
     for size in range(0, 500_000, 50_000):
         world.handler.body_grew(exchange, size)
     assert exchange.refusal is None
-    assert world.handler.bodies_bytes >= 450_000
+    assert world.handler.bodies.bytes >= 450_000
     world.handler.body_grew(exchange, 500_001)
     assert (exchange.status, exchange.reason) == (413, "too_large")
-    assert world.handler.bodies_bytes == 0
+    assert world.handler.bodies.bytes == 0
 
 
 def test_a_length_above_the_limit_is_answered_before_the_body() -> None:
