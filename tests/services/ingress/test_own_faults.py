@@ -7,13 +7,14 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
 
 from headrace.lifecycle import Health, Pulse
 from services.ingress.cold import cold_app
+from services.ingress.later import Later
 from services.ingress.server import HttpServer
 from services.ingress.statistics import Statistics
 from tests.services.ingress.world import BODY, World, a_result
@@ -41,7 +42,7 @@ async def serving(world: World) -> AsyncIterator[tuple[str, int]]:
         Statistics(),
         planted,
         health,
-        later=SimpleNamespace(get=planted, delete=planted),  # type: ignore[arg-type]
+        cast("Later", SimpleNamespace(get=planted, delete=planted)),
     )
     server = HttpServer(app, world.handler, world.handler.limits)
     async with asyncio.TaskGroup() as tasks:
