@@ -140,7 +140,6 @@ class Acting:
                     owned.lane,
                     owned.term,
                     self._completions_of(owned.lane),
-                    TopicPartition(self._topics.status, 0),
                 )
             case StopReading(partitions=partitions):
                 self._stop(owned, partitions)

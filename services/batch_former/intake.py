@@ -27,6 +27,7 @@ from headrace.wire import (
     Heartbeat,
     RequestDecoder,
     Role,
+    ServiceState,
     Topics,
     decode_completion,
     decode_json,
@@ -46,6 +47,10 @@ from services.batch_former.messages import (
 
 __all__ = ["Intake"]
 
+HEIR_US = 1_000_000
+TWIN_US = 10_000_000
+"""Longer than any session: who was silent for so long is dead, or will be fenced."""
+
 
 class Intake:
     """Decodes records and tells each lane its own, in the order of each partition."""
@@ -60,6 +65,7 @@ class Intake:
         decoder: RequestDecoder,
         early: EarlyRequests,
         measuring: Measuring,
+        slot: int,
         former: str,
     ) -> None:
         self._topics = topics
@@ -69,12 +75,29 @@ class Intake:
         self._decoder = decoder
         self._early = early
         self._measuring = measuring
+        self._slot = slot
         self._former = former
+        self._is_heard = False
+        self._twin_us: int | None = None
+        self._heirs_us: dict[int, int] = {}
         self._log = get_log()
         self._heard: dict[int, tuple[int, SlotHeard]] = {}
         self._newest = StatusAdvanced(0)
         self.status_at = 0
         """Where the next heartbeat will be read."""
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether another process with our instance id lives, as far as ``status`` is
+        read. Such a one has been heard before it could join the group (`main`)."""
+        twin_us = self._twin_us
+        return twin_us is not None and self._newest.log_us - twin_us < TWIN_US
+
+    @property
+    def has_heir(self) -> bool:
+        """Whether another former could take our lanes now."""
+        heirs = self._heirs_us.values()
+        return any(self._newest.log_us - at_us < HEIR_US for at_us in heirs)
 
     def introduce(self, owned: OwnedLane, now_us: int) -> None:
         """Tell a lane just taken what was read before it was ours."""
@@ -130,7 +153,10 @@ class Intake:
             if heartbeat.role is Role.GPU_WORKER:
                 self._hear_worker(heartbeat, record.timestamp_us, now_us)
             elif heartbeat.instance == self._former:
+                self._is_heard = True
                 self._acting.tell_all(OwnHeartbeatRead(), now_us)
+            elif heartbeat.role is Role.BATCH_FORMER:
+                self._hear_former(heartbeat, record.timestamp_us)
         last = records[-1]
         self.status_at = last.offset + 1
         if last.timestamp_us > self._newest.log_us:
@@ -217,6 +243,16 @@ class Intake:
         owned = self._lanes.owned.get(heartbeat.lane)
         if owned is not None:
             self._acting.tell(owned, heard, now_us)
+
+    def _hear_former(self, heartbeat: Heartbeat, log_us: int) -> None:
+        if heartbeat.slot == self._slot:
+            # What stands before our own first one is our predecessor's.
+            if self._is_heard:
+                self._twin_us = log_us
+        elif heartbeat.state is ServiceState.DRAINING:
+            self._heirs_us.pop(heartbeat.slot, None)
+        else:
+            self._heirs_us[heartbeat.slot] = log_us
 
     def _apply(self, record: Record) -> bool:
         try:

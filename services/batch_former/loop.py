@@ -12,7 +12,6 @@ from headrace.delivery.events import (
     Assigned,
     ClaimWritten,
     CommitEnded,
-    CommitOutcome,
     DrainRequested,
     GapNoticed,
     KeysRead,
@@ -22,7 +21,6 @@ from headrace.delivery.events import (
     Ticked,
     WriteEnded,
 )
-from headrace.errors import BusError
 from headrace.lifecycle import Heartbeat, Pulse
 from headrace.telemetry import get_log
 from services.batch_former.acting import Acting
@@ -37,6 +35,7 @@ from services.batch_former.messages import (
     LanesLost,
     LanesRevoked,
     LogTimeSampled,
+    MemberFenced,
     Message,
     ModelsRead,
     OutOfRange,
@@ -45,7 +44,7 @@ from services.batch_former.messages import (
     ThreadFailed,
     WritesEnded,
 )
-from services.batch_former.ownership import FATAL, Ownership
+from services.batch_former.ownership import Ownership
 from services.batch_former.published import Published
 from services.batch_former.writing import CLAIM
 
@@ -63,6 +62,10 @@ BUSY_US = 1_000_000
 """For so long after the last request, ingresses admit by what they are told: 70 small
 records a second, a percent of a core of the log's. That a queue has become empty is
 news to them as well."""
+FENCED_MAX = 5
+FENCED_WITHIN_US = 60_000_000
+"""Fenced so often in so long, though nobody else of our name is heard, the process
+ends: whoever it is, joining again does not help."""
 DRAIN_US_MAX = 15_000_000
 """Longest that SIGTERM waits for the lanes to be left."""
 
@@ -72,7 +75,7 @@ OwnershipMessage = LanesAssigned | LanesRevoked | LanesLost | Asked | EndsFound
 
 
 class Fenced(Exception):
-    """Another process has this one's instance id."""
+    """Another process has this one's instance id, and lives."""
 
 
 class Loop:
@@ -116,6 +119,8 @@ class Loop:
         self._publish_at_us = 0
         self._busy_until_us = 0
         self._is_leading = False
+        self._status_end: int | None = None
+        self._fenced_at_us: list[int] = []
         self._drain_until_us: int | None = None
 
     def run(self, drain: threading.Event) -> None:
@@ -176,9 +181,9 @@ class Loop:
                 self._log_clock.feed(sent_us, acked_us, log_us)
                 self._published.show_clock(self._log_clock.error_us)
             case ThreadFailed(error=error):
-                if isinstance(error, BusError) and error.code == FATAL:
-                    raise Fenced from error
                 raise error
+            case MemberFenced(status_end=status_end):
+                self._be_fenced(status_end)
             case _:
                 self._change_ownership(message)
 
@@ -243,15 +248,13 @@ class Loop:
     ) -> None:
         if isinstance(event, CommitEnded):
             self._published.committed(event.outcome)
-            if event.outcome is CommitOutcome.FENCED:
-                raise Fenced
         if owned is not None:
             self._acting.tell(owned, event, self._now_us)
 
     def _do_at_leisure(self) -> None:
         """What need not be done in every turn."""
         if not self._is_leading:
-            self._is_leading = self._lead()
+            self._join()
         self._intake.take_early(self._now_us)
         if self._acting.rejoins:
             # Every lane is as lost as the one that learned of it; the group's own
@@ -264,6 +267,28 @@ class Loop:
                 self._assign(lane)
         if self._now_us >= self._publish_at_us:
             self._publish()
+
+    def _be_fenced(self, status_end: int) -> None:
+        self._log.warning("group.fenced")
+        self._is_leading = False
+        self._status_end = status_end
+        since_us = self._now_us - FENCED_WITHIN_US
+        recent = [at_us for at_us in self._fenced_at_us if at_us > since_us]
+        self._fenced_at_us = [*recent, self._now_us]
+
+    def _join(self) -> None:
+        """Also anew after a fence: a member without a twin is fenced when the log took
+        its word twice, as when it asked to join again while an older commit of its was
+        still on its way."""
+        if self._status_end is not None:
+            if self._drain_until_us is not None:
+                return
+            if self._intake.status_at < self._status_end:
+                return
+            if self._intake.has_twin or len(self._fenced_at_us) > FENCED_MAX:
+                raise Fenced
+            self._status_end = None
+        self._is_leading = self._lead()
 
     def _publish(self) -> None:
         if self._now_us >= self._measure_at_us:

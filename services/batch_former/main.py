@@ -19,12 +19,14 @@ from headrace.broker import (
     ProducerSettings,
     ReaderSettings,
     TableReader,
+    TopicPartition,
 )
 from headrace.clock import SystemClock
 from headrace.delivery import Lane, LogClock
 from headrace.domain import HopsMeasured, Priority
 from headrace.errors import BusError, OffsetOutOfRange, SetupError
 from headrace.lifecycle import (
+    STATUS_PARTITION,
     ExitCode,
     Health,
     Heartbeat,
@@ -150,7 +152,12 @@ class _Former:
         )
         self._inbox: Inbox[Message] = Inbox()
         self._lanes = Lanes()
-        self._ownership = Ownership(self._inbox, self._reader("ranges"), self._clock)
+        self._ownership = Ownership(
+            self._inbox,
+            self._reader("ranges"),
+            TopicPartition(self._topics.status, STATUS_PARTITION),
+            self._clock,
+        )
         self._make_telemetry()
         self._make_readers()
         self._make_producers()
@@ -317,6 +324,7 @@ class _Former:
             decoder=decoder,
             early=EarlyRequests(self._log_clock.to_mono),
             measuring=self._measuring,
+            slot=self._slot,
             former=self._uuid,
         )
 
@@ -335,7 +343,7 @@ class _Former:
 
     def _lead(self) -> bool:
         """Join the group once lanes can be served: their models are known, time can
-        be told, and heartbeats are read."""
+        be told, for which heartbeats have to be acked, and heartbeats are read."""
         if self._models.caught_up:
             self._health.met("models")
         if self._log_clock.is_set and self._intake.status_at:
@@ -377,7 +385,7 @@ class _Former:
     def _stop(self) -> None:
         """The lanes are left: nothing that is read or acked now matters."""
         self._inbox.close()
-        self._ownership.stop()
+        self._ownership.stop(leave=self._intake.has_heir)
         for reader in (*self._requests, self._completions):
             reader.stop()
         self._models.stop()

@@ -95,6 +95,13 @@ class LanesLost(msgspec.Struct, frozen=True):
     lanes: tuple[int, ...]
 
 
+class MemberFenced(msgspec.Struct, frozen=True):
+    """Somebody joined the group under our instance id, and our membership ended. If it
+    is another process that lives, a heartbeat of its stands below ``status_end``."""
+
+    status_end: int
+
+
 class Asked(msgspec.Struct, frozen=True):
     """A thread's answer to a lane that held the lane's ``term``."""
 
@@ -135,6 +142,7 @@ Message = (
     | LanesAssigned
     | LanesRevoked
     | LanesLost
+    | MemberFenced
     | Asked
     | WritesEnded
     | ThreadFailed

@@ -31,6 +31,7 @@ from services.batch_former.messages import (
     LanesAssigned,
     LanesLost,
     LanesRevoked,
+    MemberFenced,
     Message,
     ThreadFailed,
 )
@@ -58,9 +59,16 @@ class Ownership(LeaderListener):
     """Serves the group and answers the loop's questions to it, also while the group
     waits for lanes to be let go."""
 
-    def __init__(self, inbox: Inbox[Message], ranges: Reader, clock: Clock) -> None:
+    def __init__(
+        self,
+        inbox: Inbox[Message],
+        ranges: Reader,
+        status: TopicPartition,
+        clock: Clock,
+    ) -> None:
         self._inbox = inbox
         self._ranges = ranges
+        self._status = status
         self._clock = clock
         self._questions: SimpleQueue[Question] = SimpleQueue()
         self._later: deque[tuple[int, Question]] = deque()
@@ -70,6 +78,8 @@ class Ownership(LeaderListener):
         self._in_revoke = False
         self._let_go = Event()
         self._closing = Event()
+        self._leaves = False
+        self._is_fenced = False
         self._thread: Thread | None = None
         self._leader: Leader
 
@@ -79,12 +89,16 @@ class Ownership(LeaderListener):
         return self._owned
 
     def start(self, leader: Leader) -> None:
-        """``leader`` is one that calls this object back."""
+        """``leader`` is one that calls this object back. Started again after
+        ``MemberFenced``, with a new one."""
         self._leader = leader
+        self._is_fenced = False
         self._thread = Thread(target=self._run, name="leader", daemon=True)
         self._thread.start()
 
-    def stop(self, timeout_s: float = 2.0) -> None:
+    def stop(self, timeout_s: float = 2.0, *, leave: bool = False) -> None:
+        """``leave``: as :meth:`headrace.broker.Leader.close`."""
+        self._leaves = leave
         self._closing.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -160,11 +174,11 @@ class Ownership(LeaderListener):
         lane: int,
         term: int,
         completions: TopicPartition,
-        status: TopicPartition,
     ) -> None:
         """Answered by ``EndsFound``."""
 
         def ask(_leader: Leader) -> None:
+            status = self._status
             try:
                 logs = self._ranges.log_ranges([completions, status], FETCH_TIMEOUT_S)
             except BusError:
@@ -206,13 +220,30 @@ class Ownership(LeaderListener):
             while not self._closing.is_set():
                 self._leader.poll(POLL_S)
                 self._answer_questions()
-            self._leader.close()
+            self._leader.close(leave=self._leaves)
         except BaseException as error:  # noqa: BLE001 - the loop ends the process
-            self._inbox.put(Channel.OWNERSHIP, ThreadFailed("leader", error))
+            if isinstance(error, BusError) and error.code == FATAL:
+                self._be_fenced()
+            else:
+                self._inbox.put(Channel.OWNERSHIP, ThreadFailed("leader", error))
+
+    def _be_fenced(self) -> None:
+        self._is_fenced = True
+        lanes, self._owned, self._committable = self._owned, frozenset(), frozenset()
+        self._inbox.put(Channel.OWNERSHIP, LanesLost(tuple(sorted(lanes))))
+        self._leader.close()
+        while not self._closing.is_set():
+            try:
+                end = self._ranges.log_range(self._status, FETCH_TIMEOUT_S).end
+            except BusError:
+                self._closing.wait(ASK_AGAIN_US / 1e6)
+            else:
+                self._inbox.put(Channel.OWNERSHIP, MemberFenced(end))
+                return
 
     def _wait_until_let_go(self) -> None:
         # At the end the client revokes what the loop has left already.
-        if self._closing.is_set():
+        if self._closing.is_set() or self._is_fenced:
             return
         until_us = self._clock.now_us() + RELEASE_TIMEOUT_US
         while not self._let_go.wait(0.005) and self._clock.now_us() < until_us:

@@ -11,8 +11,8 @@ __all__ = ["HEARD_PATIENT_US", "LaneRouter"]
 
 HEARD_US = 1_000_000
 HEARD_PATIENT_US = 3_000_000
-"""A former that restarts leaves its lane without owner for 1-2 s, and says before
-that it is draining; a request with more time than this may wait for it there."""
+"""A lane that moves to another former has no owner for a moment, and one whose former
+restarts alone for 1-2 s; a request with more time than this may wait there."""
 
 
 class _Owner(NamedTuple):
@@ -55,10 +55,16 @@ class LaneRouter:
                 self._owners[lane] = _Owner(epoch, former, draining)
         for lane, owner in list(self._owners.items()):
             if owner.former == former and lane not in lanes:
-                if draining:
-                    self._owners[lane] = owner._replace(draining=True)
-                else:
-                    del self._owners[lane]
+                self._owners[lane] = owner._replace(draining=True)
+                if not draining:
+                    self._give_up(lane)
+
+    def _give_up(self, lane: int) -> None:
+        """Its former lives on without it: from now on the patient wait for another,
+        to whom the group is giving it."""
+        nobody = f"of lane {lane}"
+        self._roster.heard(nobody, self._roster.newest_us or 0)
+        self._owners[lane] = self._owners[lane]._replace(former=nobody)
 
     def refresh(self) -> None:
         """Ask the roster again, after it has read on."""

@@ -28,6 +28,7 @@ from headrace.testing import ManualClock, MemoryBroker
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 RECORD_BYTES_MAX = BATCH_BYTES_MAX + 1024 * 1024
 PATIENCE_S = 15.0
+SESSION_MS = 3_000
 
 
 class Lanes:
@@ -64,7 +65,9 @@ class Bench(Protocol):
 
     def admin(self) -> Admin: ...
 
-    def leader(self, instance_id: str, listener: Lanes) -> Leader: ...
+    def leader(
+        self, instance_id: str, listener: Lanes, *, session_ms: int = SESSION_MS
+    ) -> Leader: ...
 
     def cut(self, partition: TopicPartition, before: int) -> None: ...
 
@@ -92,7 +95,10 @@ class MemoryBench:
     def admin(self) -> Admin:
         return self.broker.admin()
 
-    def leader(self, instance_id: str, listener: Lanes) -> Leader:
+    def leader(
+        self, instance_id: str, listener: Lanes, *, session_ms: int = SESSION_MS
+    ) -> Leader:
+        del session_ms
         return self.broker.leader(
             group=f"{self.prefix}group",
             instance_id=instance_id,
@@ -132,14 +138,16 @@ class KafkaBench:
     def admin(self) -> Admin:
         return KafkaAdmin(self.connection)
 
-    def leader(self, instance_id: str, listener: Lanes) -> Leader:
+    def leader(
+        self, instance_id: str, listener: Lanes, *, session_ms: int = SESSION_MS
+    ) -> Leader:
         leader = KafkaLeader(
             self.connection,
             group=f"{self.prefix}group",
             instance_id=instance_id,
             topic=f"{self.prefix}lanes",
             listener=listener,
-            settings=LeaderSettings(session_ms=3000),
+            settings=LeaderSettings(session_ms),
         )
         self._open.append(leader)
         return leader

@@ -131,6 +131,21 @@ def test_a_restarted_member_has_its_lanes_back_and_disturbs_nobody(
     assert second.heard == heard
 
 
+@pytest.mark.usefixtures("requests")
+def test_a_member_that_leaves_gives_its_lanes_to_the_others_at_once(
+    bench: Bench,
+) -> None:
+    first, second = Lanes(), Lanes()
+    # A session that ends long after the test has lost its patience.
+    leader = bench.leader("former-0", first, session_ms=120_000)
+    other = bench.leader("former-1", second)
+    serve([leader, other], lambda: len(first.owned) == len(second.owned) == LANES // 2)
+
+    leader.close(leave=True)
+
+    serve([other], lambda: len(second.owned) == LANES)
+
+
 def test_the_older_of_two_with_one_instance_id_is_fenced(
     bench: Bench, requests: str
 ) -> None:

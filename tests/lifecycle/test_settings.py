@@ -114,12 +114,12 @@ def test_the_bus_names_topics_clients_and_timers() -> None:
 def test_a_leaders_timers_follow_from_its_session() -> None:
     assert LeaderSettings(3000).config() == {
         "session.timeout.ms": 3000,
-        "heartbeat.interval.ms": 750,
+        "heartbeat.interval.ms": 250,
         "max.poll.interval.ms": 10_000,
     }
     assert LeaderSettings(6000).config() == {
         "session.timeout.ms": 6000,
-        "heartbeat.interval.ms": 1500,
+        "heartbeat.interval.ms": 250,
         "max.poll.interval.ms": 15_000,
     }
 

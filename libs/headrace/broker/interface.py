@@ -194,8 +194,9 @@ class Leader(Protocol):
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, Committed]: ...
 
-    def close(self) -> None:
-        """A static member does not leave the group on close."""
+    def close(self, *, leave: bool = False) -> None:
+        """A static member does not leave the group on close: its lanes wait for its
+        successor until its session ends. ``leave``: the others get them at once."""
         ...
 
 

@@ -32,7 +32,12 @@ _REFUSED: Final[dict[str, CommitRefused]] = {
     "_FATAL": CommitRefused.FENCED,
 }
 
+_HEARTBEAT_MS: Final = 250
+"""A member learns of a rebalance by its heartbeat, and lanes wait for that."""
+
 _ANSWER_POLL_S: Final = 0.001
+_LEAVE_S: Final = 1.0
+"""Longest that leaving holds up the end; later the session's end does the same."""
 
 _Answer = Callable[[CommitRefused | None], None]
 _Key = frozenset[tuple[str, int, int]]
@@ -47,7 +52,7 @@ class LeaderSettings(NamedTuple):
     def config(self) -> dict[str, Any]:
         return {
             "session.timeout.ms": self.session_ms,
-            "heartbeat.interval.ms": self.session_ms // 4,
+            "heartbeat.interval.ms": min(_HEARTBEAT_MS, self.session_ms // 4),
             "max.poll.interval.ms": max(10_000, self.session_ms * 5 // 2),
         }
 
@@ -159,9 +164,19 @@ class KafkaLeader:
             )
         return result
 
-    def close(self) -> None:
+    def close(self, *, leave: bool = False) -> None:
         """As :meth:`headrace.broker.Leader.close`."""
+        if leave:
+            self._leave()
         self._client.close()
+
+    def _leave(self) -> None:
+        # The client leaves in the name of a static member when it unsubscribes, not
+        # when it closes; it forgets its member id as it says so.
+        self._client.unsubscribe()
+        deadline = time.monotonic() + _LEAVE_S
+        while self._client.memberid() and time.monotonic() < deadline:
+            self._serve(_ANSWER_POLL_S)
 
     def _serve(self, timeout_s: float) -> None:
         if self._outsiders:
@@ -229,7 +244,10 @@ class KafkaLeader:
         for place, (sent, answer) in enumerate(self._awaited):
             if sent == key:
                 del self._awaited[place]
-                answer(None if error is None else _refused(error))
+                refused = None if error is None else _refused(error)
+                if refused is CommitRefused.FENCED and self._failed is None:
+                    self._failed = BusError("lane group: fenced", code="_FATAL")
+                answer(refused)
                 return
 
 

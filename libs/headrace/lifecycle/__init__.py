@@ -2,7 +2,12 @@
 
 from headrace.lifecycle.ending import ExitCode, end_with_any_thread, run_to_exit
 from headrace.lifecycle.health import Health, Pulse
-from headrace.lifecycle.heartbeat import Heartbeat, LogTime, StatusReader
+from headrace.lifecycle.heartbeat import (
+    STATUS_PARTITION,
+    Heartbeat,
+    LogTime,
+    StatusReader,
+)
 from headrace.lifecycle.interpreter import configure_interpreter
 from headrace.lifecycle.probes import ProbeServer, answer_probe
 from headrace.lifecycle.settings import AdminSettings, BusSettings, read_settings
@@ -10,6 +15,7 @@ from headrace.lifecycle.signals import drain_on_signals
 from headrace.lifecycle.watchdog import Watchdog
 
 __all__ = [
+    "STATUS_PARTITION",
     "AdminSettings",
     "BusSettings",
     "ExitCode",

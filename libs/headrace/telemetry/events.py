@@ -26,6 +26,7 @@ LogEvent = Literal[
     "drain.ended",
     "drain.started",
     "epoch.outrun",
+    "group.fenced",
     "http.failed",
     "http.listening",
     "lane.active",

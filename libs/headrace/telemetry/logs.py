@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import msgspec
-import structlog
 from pydantic import BaseModel
 
 from headrace.telemetry.events import Log
+from headrace.telemetry.lean import structlog
 
 __all__ = [
     "LogFormat",

@@ -44,6 +44,11 @@ class MemoryGroup:
             leader = self._leaders.pop(instance_id)
             leader.lose_session()
 
+    def leave(self, instance_id: str) -> None:
+        with self._lock:
+            self._owned.pop(instance_id, None)
+            self._leaders.pop(instance_id, None)
+
     def join(self, instance_id: str, leader: MemoryLeader) -> list[int]:
         """The lanes that the member had when it was away."""
         with self._lock:
@@ -162,9 +167,11 @@ class MemoryLeader:
         never = Committed(None, "")
         return {one: self._group.committed.get(one, never) for one in partitions}
 
-    def close(self) -> None:
+    def close(self, *, leave: bool = False) -> None:
         lanes, self._lanes = self._lanes, []
         self._tell(self._listener.on_revoke, lanes)
+        if leave:
+            self._group.leave(self._instance_id)
 
     def lose_session(self) -> None:
         """The coordinator has forgotten this member; the next poll tells."""

@@ -14,8 +14,10 @@ from headrace.broker import (
     Depth,
     KafkaAdmin,
     KafkaConnection,
+    KafkaLeader,
     KafkaProducer,
     KafkaReader,
+    LeaderListener,
     LogRange,
     Record,
     TopicPartition,
@@ -76,6 +78,18 @@ def log_range(reader: KafkaReader, partition: TopicPartition) -> LogRange:
     return until(f"the range of {partition}", look)
 
 
+class _Taken(LeaderListener):
+    def __init__(self) -> None:
+        self.is_member = False
+
+    def on_assign(self, lanes: Sequence[int]) -> None:
+        self.is_member = bool(lanes)
+
+    def on_revoke(self, lanes: Sequence[int]) -> None: ...
+
+    def on_lost(self, lanes: Sequence[int]) -> None: ...
+
+
 class Pool:
     """The topics of one test, and what ingresses and operators do with them."""
 
@@ -96,6 +110,26 @@ class Pool:
         self.encoder = RequestEncoder(
             "headrace/ingress/0", ReplyAddress(self.topics.replies, 0)
         )
+
+    def usurp(self, slot: int) -> None:
+        """Join the group under a former's name, and be gone: a member that is fenced
+        though no process but its own lives."""
+        taken = _Taken()
+        leader = KafkaLeader(
+            self.connection,
+            group=self.topics.lane_group,
+            instance_id=f"{self.bus.prefix}.{self.bus.pool}.batch_former.{slot}",
+            topic=self.topics.lanes,
+            listener=taken,
+            settings=self.bus.leader,
+        )
+
+        def look() -> bool:
+            leader.poll(0.01)
+            return taken.is_member
+
+        until("to be a member", look)
+        leader.close()
 
     def produce(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from headrace.broker import Record
 from headrace.clock import SystemClock
 from headrace.delivery import Lane
@@ -15,7 +17,10 @@ from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.telemetry import FormerMetrics, MetricsRegistry, ProcessMetrics
 from headrace.wire import (
     Claim,
+    Heartbeat,
     RequestDecoder,
+    Role,
+    ServiceState,
     Topics,
     encode_completion,
     encode_json,
@@ -23,10 +28,10 @@ from headrace.wire import (
 from services.batch_former.acting import Acting
 from services.batch_former.early import EarlyRequests
 from services.batch_former.inbox import Channel
-from services.batch_former.intake import Intake
+from services.batch_former.intake import HEIR_US, TWIN_US, Intake
 from services.batch_former.lanes import Lanes, OwnedLane, Route
 from services.batch_former.measuring import Measuring
-from services.batch_former.messages import ReadBatch
+from services.batch_former.messages import ReadBatch, StatusRead
 
 TOPICS = Topics("p")
 FORMER = "ab" * 16
@@ -49,6 +54,8 @@ class Telling:
 
     def tell(self, owned: OwnedLane, event: Event, now_us: int) -> None:
         assert owned.core.handle(event, now_us) == []
+
+    def tell_all(self, event: Event, now_us: int) -> None: ...
 
 
 class Scene:
@@ -81,8 +88,25 @@ class Scene:
                 ProcessMetrics(registry),
                 HopsMeasured(0, 0),
             ),
+            slot=0,
             former=FORMER,
         )
+
+    def reads_heartbeats(self, *heard: tuple[int, int, str, ServiceState]) -> None:
+        """Each of them: log time, slot, uuid and state of a former."""
+        records = [
+            Record(
+                TOPICS.status,
+                0,
+                offset,
+                log_us,
+                None,
+                encode_json(Heartbeat(Role.BATCH_FORMER, slot, uuid, state)),
+                [],
+            )
+            for offset, (log_us, slot, uuid, state) in enumerate(heard)
+        ]
+        self.intake.take(StatusRead(records), 0)
 
     def reads_requests(self, *offsets: int, change: int, partition: int = 2) -> None:
         topic = TOPICS.requests("m")
@@ -113,6 +137,55 @@ def a_completion(offset: int, lane: int = 0) -> Record:
 def a_claim(offset: int, former: str) -> Record:
     claim = encode_json(Claim("i", former, "h", 1, 0))
     return Record(TOPICS.lanes, 0, offset, 0, None, claim, [])
+
+
+S = 1_000_000
+READY, DRAINING = ServiceState.READY, ServiceState.DRAINING
+OTHER = "cd" * 16
+
+
+@pytest.mark.parametrize(
+    ("heard", "has_twin"),
+    [
+        ([(1 * S, 0, FORMER, READY)], False),
+        ([(1 * S, 0, OTHER, READY), (1 * S, 0, FORMER, READY)], False),
+        ([(1 * S, 0, FORMER, READY), (1 * S, 0, OTHER, READY)], True),
+        ([(1 * S, 0, FORMER, READY), (1 * S, 1, OTHER, READY)], False),
+        (
+            [
+                (1 * S, 0, FORMER, READY),
+                (1 * S, 0, OTHER, READY),
+                (1 * S + TWIN_US, 0, FORMER, READY),
+            ],
+            False,
+        ),
+    ],
+    ids=["alone", "a predecessor", "a twin", "another slot", "a twin that is dead"],
+)
+def test_a_twin_is_who_beats_beside_us(
+    heard: list[tuple[int, int, str, ServiceState]], *, has_twin: bool
+) -> None:
+    scene = Scene()
+    scene.reads_heartbeats(*heard)
+    assert scene.intake.has_twin is has_twin
+
+
+@pytest.mark.parametrize(
+    ("heard", "has_heir"),
+    [
+        ([(1 * S, 0, FORMER, READY)], False),
+        ([(1 * S, 1, OTHER, READY)], True),
+        ([(1 * S, 1, OTHER, READY), (2 * S, 1, OTHER, DRAINING)], False),
+        ([(1 * S, 1, OTHER, READY), (1 * S + HEIR_US, 0, FORMER, READY)], False),
+    ],
+    ids=["alone", "another slot", "who drains", "who is silent"],
+)
+def test_an_heir_is_another_former_that_lives_and_stays(
+    heard: list[tuple[int, int, str, ServiceState]], *, has_heir: bool
+) -> None:
+    scene = Scene()
+    scene.reads_heartbeats(*heard)
+    assert scene.intake.has_heir is has_heir
 
 
 def test_requests_from_before_the_reader_moved_are_dropped() -> None:

@@ -24,7 +24,6 @@ from headrace.delivery.events import (
     WriteEnded,
 )
 from headrace.domain import HopsMeasured
-from headrace.errors import BusError
 from headrace.lifecycle import Heartbeat, Pulse
 from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.testing import ManualClock
@@ -35,7 +34,13 @@ from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Inbox
 from services.batch_former.intake import Intake
 from services.batch_former.lanes import Lanes, OwnedLane
-from services.batch_former.loop import GAP_US, Fenced, Loop
+from services.batch_former.loop import (
+    FENCED_MAX,
+    FENCED_WITHIN_US,
+    GAP_US,
+    Fenced,
+    Loop,
+)
 from services.batch_former.measuring import Measuring
 from services.batch_former.messages import (
     Asked,
@@ -44,6 +49,7 @@ from services.batch_former.messages import (
     LanesAssigned,
     LanesLost,
     LanesRevoked,
+    MemberFenced,
     Message,
     ThreadFailed,
     WritesEnded,
@@ -82,6 +88,12 @@ class Surroundings:
         self.status_at = 0
         self.is_busy = False
         self.is_draining = False
+        self.has_twin = False
+        self.joined = 0
+
+    def lead(self) -> bool:
+        self.joined += 1
+        return True
 
     def find_ends(self, lane: int, *_: object) -> None:
         self.asked_ends.append(lane)
@@ -168,7 +180,7 @@ class World:
             cast(Ownership, self.around),
             cast(Published, self.around),
             new_lane=self._new_lane,
-            lead=lambda: True,
+            lead=self.around.lead,
             heartbeat=cast(Heartbeat, self.around),
             log_clock=LogClock(),
             pulse=Pulse(self.clock),
@@ -274,18 +286,35 @@ def test_a_drain_ends_when_its_time_is_over() -> None:
     assert list(world.lanes.owned) == [0]
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        Asked(9, 9, CommitEnded(1, CommitOutcome.FENCED)),
-        ThreadFailed("leader", BusError("fenced", code="_FATAL")),
-    ],
-    ids=["told by a commit", "told by the client"],
-)
-def test_a_fenced_member_ends(message: Message) -> None:
-    world = World()
-    world.script.then(0, message)
+def test_a_fenced_member_that_has_no_twin_joins_anew_once_it_knows() -> None:
+    for status_at, joined in ((6, 1), (7, 2)):
+        world = World()
+        world.around.status_at = status_at
+        world.script.then(0)
+        world.script.then(MS, MemberFenced(status_end=7))
+        world.run()
+        assert world.around.joined == joined
 
+
+def test_a_fenced_member_with_a_twin_ends() -> None:
+    world = World()
+    world.around.status_at = 7
+    world.around.has_twin = True
+    world.script.then(0, MemberFenced(status_end=7))
+
+    with pytest.raises(Fenced):
+        world.run()
+
+
+def test_a_member_that_is_fenced_over_and_over_ends() -> None:
+    world = World()
+    for _ in range(FENCED_MAX):
+        world.script.then(FENCED_WITHIN_US // FENCED_MAX, MemberFenced(0))
+    world.run()
+
+    world = World()
+    for _ in range(FENCED_MAX + 1):
+        world.script.then(MS, MemberFenced(0))
     with pytest.raises(Fenced):
         world.run()
 

@@ -152,6 +152,27 @@ def test_of_two_processes_with_one_name_the_older_ends(
     until("all is committed", lambda: pool.depth().committed == 3)
 
 
+def test_a_former_that_is_fenced_and_has_no_twin_joins_again(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    worker = start_worker(pool)
+    former = start_former(pool)
+    first = former.heard("lane.active")["epoch"]
+    sent = pool.requests(10, served, timeout_s=120.0)
+    flying = worker.next_batch()
+
+    pool.usurp(slot=0)
+    former.heard("group.fenced")
+    worker.ready()
+    worker.finish(flying)
+    batches = [flying, *worker.serve(10 - len(flying.ids))]
+
+    assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+    until("all is committed", lambda: pool.depth().committed == 10)
+    assert newest_epoch(former, 0) != first
+
+
 def test_what_a_dead_worker_held_runs_elsewhere(
     pool: Pool, start_former: StartFormer, start_worker: StartWorker
 ) -> None:

@@ -188,7 +188,8 @@ def test_a_position_outside_the_log_is_reported_with_what_is_there(
 
 def member(pool: Pool, name: str) -> tuple[Ownership, Ear]:
     inbox: Inbox[Message] = Inbox()
-    ownership = Ownership(inbox, KafkaReader(pool.connection), SystemClock())
+    status = TopicPartition(pool.topics.status, 0)
+    ownership = Ownership(inbox, KafkaReader(pool.connection), status, SystemClock())
     leader = KafkaLeader(
         pool.connection,
         group=pool.topics.lane_group,

@@ -89,11 +89,27 @@ def test_an_old_owner_does_not_take_its_lane_back() -> None:
     assert log.chosen(SECOND_US) == {0}
 
 
-def test_a_lane_that_its_owner_gave_up_is_nobodys() -> None:
+def test_a_lane_that_its_owner_gave_up_is_for_the_patient_until_another_has_it() -> (
+    None
+):
     log = Log()
     log.heard("a", {0: 1, 1: 1}, 0)
     log.heard("a", {1: 1}, 10)
     assert log.chosen() == {1}
+    assert log.router.lanes_patient == (0, 1)
+
+    log.heard("b", {0: 2}, 20)
+    assert log.chosen(SECOND_US) == {0, 1}
+
+
+def test_a_lane_that_nobody_takes_over_is_nobodys() -> None:
+    log = Log()
+    log.heard("a", {0: 1, 1: 1}, 0)
+    log.heard("a", {1: 1}, 10)
+    log.heard("a", {1: 1}, 9 + 3 * SECOND_US)
+    assert log.router.lanes_patient == (0, 1)
+    log.heard("a", {1: 1}, 10 + 3 * SECOND_US)
+    assert log.router.lanes_patient == (1,)
 
 
 def test_a_former_that_leaves_keeps_its_lanes_for_the_patient() -> None:
@@ -117,4 +133,4 @@ def test_a_silent_owner_loses_its_lane_to_the_best_former_that_is_heard() -> Non
 
     assert log.chosen(SECOND_US) == {0}
     log.heard("a", {}, 4 * SECOND_US)
-    assert log.chosen() == {None}
+    assert log.chosen(SECOND_US) == {None}
