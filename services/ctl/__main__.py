@@ -81,6 +81,8 @@ def _app() -> App:
         ("audit", "audit:audit", "Whether every request got what it was promised."),
         ("deadletters", "deadletters:app", "What could not be answered."),
         ("explain", "explain:explain", "Why a batch or a request went as it went."),
+        ("show", "show:show", "A request's whole life, with its answer."),
+        ("tail", "tail:tail", "The log as it grows, decoded."),
         ("simulate", "simulate:simulate_pool", "A pool in virtual time, in figures."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import re
 import time
-from heapq import heappop, heappush
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from headrace.broker import (
-    History,
-    KafkaConnection,
-    records_at,
-    records_since,
-)
-from headrace.domain import Padding, Source
+from headrace.broker import KafkaConnection, records_at, records_since
+from headrace.domain import Padding
 from headrace.errors import UndecodableRecord
-from headrace.wire import Announcement, Record, TopicKind, Topics, decode_json
-from headrace.wire import headers as names
+from headrace.wire import Announcement, Topics, decode_json
 from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail, SentTrail
 from services.ctl.cluster import reached
-from services.ctl.errors import UsageError
+from services.ctl.following import (
+    AN_ID,
+    HOUR_US,
+    TIME_ORDERED,
+    follow_all,
+    request_trail,
+)
 from services.ctl.instants import instant_us, shown
-from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
+from services.ctl.request_trail import RequestTrail
 from services.ctl.wording import counted
 
 __all__ = ["explain", "explained"]
 
-_HEX = re.compile(r"[0-9a-f]{32}")
-_PLACE = re.compile(r"(.+)/(\d{1,9})/(\d{1,18})")
-_TIME_ORDERED = "7"
-"""The version of an id that begins with the time at which it was made."""
-
-_SKEW_US = 5_000_000
-_LINGER_US = 3_000_000
-"""Read on for so long after an end: another may follow it."""
-
-_AHEAD_MAX = 500
 _MEMBERS_SHOWN = 40
 _NAME_WIDTH = 13
 
@@ -103,79 +91,20 @@ def explained(
 
     Raises UsageError when several requests have that name, BusError.
     """
-    since_us = now_us - 3_600_000_000 if from_us is None else from_us
-    is_id = _HEX.fullmatch(name) is not None
-    is_time_ordered = is_id and name[12] == _TIME_ORDERED
-    if is_id and not is_time_ordered:
+    # A request's id begins with its time and says so; a batch's does not.
+    if AN_ID.fullmatch(name) and name[12] != TIME_ORDERED:
+        since_us = now_us - HOUR_US if from_us is None else from_us
         trail = _batch(connection, topics, name, since_us)
         if trail is not None:
             return trail
-    if is_time_ordered and from_us is None:
-        since_us = int(name[:12], 16) * 1000 - _SKEW_US
-    request = _request(connection, topics, name, since_us)
-    if request is None:
-        return None
-    follow = FollowRequest(topics, request)
-    _read(connection, topics, follow, request.record.timestamp_us - _SKEW_US)
-    return follow.trail()
-
-
-class _Follow(Protocol):
-    @property
-    def kinds(self) -> frozenset[TopicKind]: ...
-    @property
-    def ended_us(self) -> int | None: ...
-    def may_concern(self, record: Record) -> bool: ...
-    def take(self, record: Record) -> None: ...
-
-
-def _read(
-    connection: KafkaConnection, topics: Topics, follow: _Follow, since_us: int
-) -> None:
-    """In the order of append times, until some time after its end or the end of the
-    log."""
-    history = History(
-        connection,
-        lambda one: topics.kind_of(one.topic) in follow.kinds,
-        since_us,
-        ahead_max=_AHEAD_MAX,
-    )
-    waiting: list[tuple[int, bool, str, int, int, Record]] = []
-    try:
-        while (reached_us := history.read_to_us) is not None:
-            ended_us = follow.ended_us
-            if ended_us is not None and reached_us > ended_us + _LINGER_US:
-                return
-            for record in history.read():
-                if follow.may_concern(record):
-                    # Of one instant, the request before what it brought about.
-                    is_later = topics.kind_of(record.topic) is not TopicKind.REQUESTS
-                    order = record.timestamp_us, is_later, record.topic
-                    place = record.partition, record.offset
-                    heappush(waiting, (*order, *place, record))
-            _take_until(follow, waiting, reached_us)
-        _take_until(follow, waiting, None)
-    finally:
-        history.close()
-
-
-def _take_until(
-    follow: _Follow,
-    waiting: list[tuple[int, bool, str, int, int, Record]],
-    reached_us: int | None,
-) -> None:
-    while waiting and (reached_us is None or waiting[0][0] < reached_us):
-        try:
-            follow.take(heappop(waiting)[-1])
-        except UndecodableRecord:
-            continue
+    return request_trail(connection, topics, name, from_us, now_us)
 
 
 def _batch(
     connection: KafkaConnection, topics: Topics, name: str, since_us: int
 ) -> BatchTrail | None:
     follow = FollowBatch(topics, name)
-    _read(connection, topics, follow, since_us)
+    follow_all(connection, topics, follow, since_us)
     if not follow.is_found:
         return None
     asked = records_at(connection, follow.sources)
@@ -202,39 +131,6 @@ def _padding(
         if (announced.model, announced.version) == (model, version):
             found = announced.padding or found
     return found
-
-
-def _request(
-    connection: KafkaConnection, topics: Topics, name: str, since_us: int
-) -> Found | None:
-    placed = _PLACE.fullmatch(name)
-    if placed is not None:
-        place = (placed[1], int(placed[2]), int(placed[3]))
-        if topics.kind_of(place[0]) is not TopicKind.REQUESTS:
-            raise UsageError(f"{place[0]} is no topic of requests.")
-        record = records_at(connection, [place]).get(place)
-        if record is None:
-            return None
-        request_id = dict(record.headers).get(names.CE_ID) or b""
-        return found_in(record, request_id.decode(errors="replace"))
-    found: dict[tuple[str, str] | Source, Found] = {}
-    for record in records_since(
-        connection,
-        lambda one: topics.kind_of(one.topic) is TopicKind.REQUESTS,
-        since_us,
-    ):
-        request = found_in(record, name)
-        if request is not None and not request.is_put_back:
-            found.setdefault(request.identity, request)
-    if len(found) > 1:
-        newest = sorted(found.values(), key=lambda each: each.record.timestamp_us)
-        listed = ", ".join(
-            f"{each.id} ({'/'.join(map(str, each.source))})" for each in newest[-5:]
-        )
-        raise UsageError(
-            f"{name} names {len(found)} requests, the last of them {listed}."
-        )
-    return next(iter(found.values()), None)
 
 
 def _show_batch(trail: BatchTrail) -> None:

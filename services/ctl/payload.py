@@ -1,4 +1,4 @@
-"""A request's value in few words, for people."""
+"""A record's tensors in few words, for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from headrace.domain import Datatype, Tensor
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import decode_plain_request, pack_bytes, to_json, unpack_bytes
 
-__all__ = ["InputSummary", "Payload", "payload_of"]
+__all__ = ["Payload", "TensorSummary", "payload_of", "summary_of"]
 
 _ELEMENTS = 8
 _HEX_BYTES = 32
 
 
-class InputSummary(msgspec.Struct, frozen=True):
+class TensorSummary(msgspec.Struct, frozen=True):
     """``first``: the first elements as JSON, or a word on why there are none."""
 
     name: str
@@ -29,7 +29,7 @@ class Payload(msgspec.Struct, frozen=True):
 
     size_bytes: int
     client_id: str = ""
-    inputs: list[InputSummary] = []
+    inputs: list[TensorSummary] = []
     begins: str = ""
 
 
@@ -41,11 +41,14 @@ def payload_of(value: bytes | None) -> Payload | None:
         request = decode_plain_request(value)
     except UndecodableRecord:
         return Payload(len(value), begins=value[:_HEX_BYTES].hex(" "))
-    inputs = [
-        InputSummary(each.name, each.datatype, each.shape, len(each.data), _first(each))
-        for each in request.inputs
-    ]
+    inputs = [summary_of(each) for each in request.inputs]
     return Payload(len(value), request.client_id, inputs)
+
+
+def summary_of(tensor: Tensor) -> TensorSummary:
+    return TensorSummary(
+        tensor.name, tensor.datatype, tensor.shape, len(tensor.data), _first(tensor)
+    )
 
 
 def _first(tensor: Tensor) -> str:

@@ -8,11 +8,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.domain import Done, DoneMember, Source, StaleWritten
+from headrace.domain import (
+    Done,
+    DoneMember,
+    MemberStatus,
+    Source,
+    StaleWritten,
+)
 from headrace.errors import UndecodableRecord
 from headrace.wire import (
     TENANT_DEFAULT,
+    Answer,
     Batch,
+    PlainReply,
     Record,
     TopicKind,
     Topics,
@@ -26,9 +34,18 @@ from headrace.wire import (
 from headrace.wire import headers as names
 from headrace.wire.requests import OUR_SOURCE
 from services.ctl.letters import shown_place
+from services.ctl.payload import Payload, TensorSummary, payload_of, summary_of
 from services.ctl.wording import counted
 
-__all__ = ["FollowRequest", "Found", "RequestTrail", "Step", "found_in"]
+__all__ = [
+    "AnswerTrail",
+    "FollowRequest",
+    "Found",
+    "RequestTrail",
+    "Stage",
+    "Step",
+    "found_in",
+]
 
 
 class Found(NamedTuple):
@@ -89,6 +106,25 @@ class Step(msgspec.Struct, frozen=True):
     place: str
 
 
+class Stage(msgspec.Struct, frozen=True):
+    """A part of its time, as whoever had it measured it; ``by`` names them."""
+
+    name: str
+    us: int
+    by: str
+
+
+class AnswerTrail(msgspec.Struct, frozen=True):
+    """``reason`` empty: a success, of this version."""
+
+    at_us: int
+    place: str
+    version: str
+    reason: str
+    text: str
+    outputs: list[TensorSummary]
+
+
 class RequestTrail(msgspec.Struct, frozen=True):
     id: str
     client_id: str
@@ -101,6 +137,11 @@ class RequestTrail(msgspec.Struct, frozen=True):
     """As it was sent; None: that of the model, or none."""
 
     steps: list[Step]
+    headers: dict[str, str | None] = {}
+    payload: Payload | None = None
+    answers: list[AnswerTrail] = []
+    stages: list[Stage] = []
+    """Of the attempt that was answered, from the request's record to its answer's."""
 
 
 class FollowRequest:
@@ -126,6 +167,10 @@ class FollowRequest:
         self._bytes = request.id.encode()
         self._sources = {request.source}
         self._steps: list[tuple[int, str, Source]] = []
+        self._answers: list[AnswerTrail] = []
+        self._sent_us: dict[str, tuple[int, int]] = {}
+        """Of batches that it rode in: when each was sent, and to which slot."""
+        self._ran: Done | None = None
         self.ended_us: int | None = None
         """When its newest end was appended."""
 
@@ -160,7 +205,34 @@ class FollowRequest:
                 Step(at_us, at_us - record.timestamp_us, what, shown_place(place))
                 for at_us, what, place in sorted(self._steps)
             ],
+            headers={
+                name: None if value is None else value.decode(errors="replace")
+                for name, value in record.headers
+            },
+            payload=payload_of(record.value),
+            answers=self._answers,
+            stages=self._stages(),
         )
+
+    def _stages(self) -> list[Stage]:
+        """Empty: the log does not tell of all of them, or not yet."""
+        ran, asked_us = self._ran, self._request.record.timestamp_us
+        answered_us = [each.at_us for each in self._answers if not each.reason]
+        if ran is None or not answered_us or ran.batch not in self._sent_us:
+            return []
+        sent_us, slot = self._sent_us[ran.batch]
+        worker = f"worker slot {slot}"
+        stages = [
+            Stage("waited for a batch", sent_us - asked_us, "batch former"),
+            Stage("waited for its turn", ran.wait_us, worker),
+            Stage("input", ran.input_us, worker),
+            Stage("run", ran.run_us, worker),
+            Stage("output", ran.output_us, worker),
+        ]
+        whole_us = min(answered_us) - asked_us
+        rest_us = whole_us - sum(each.us for each in stages)
+        stages.append(Stage("on the way there and back", rest_us, "log"))
+        return [*stages, Stage("from record to record", whole_us, "log")]
 
     def _words(self, record: Record) -> Iterator[tuple[str, bool]]:
         """What a record says of the request, and whether that ends it."""
@@ -204,6 +276,7 @@ class FollowRequest:
     def _batch_words(self, record: Record, batch: Batch) -> Iterator[tuple[str, bool]]:
         for number, source in enumerate(batch.sources):
             if source in self._sources:
+                self._sent_us[batch.batch] = record.timestamp_us, record.partition
                 what = (
                     f"sent to worker slot {record.partition} in batch {batch.batch} "
                     f"({batch.release_reason}: {counted(len(batch.ids), 'request')}, "
@@ -218,6 +291,8 @@ class FollowRequest:
             case Done() as done:
                 for member in done.members:
                     if member.source in self._sources:
+                        if member.status is MemberStatus.OK and self._ran is None:
+                            self._ran = done
                         yield _done(done, member), False
             case StaleWritten(topic, partition, ranges):
                 for source in self._sources:
@@ -233,11 +308,27 @@ class FollowRequest:
         if replies is None:
             reply = decode_plain_reply(record)
             if reply.source in self._sources:
+                self._answer(record, reply.version, reply)
                 yield _answered(reply.reason, reply.text), True
             return
         for answer in replies.answers:
             if (answer.id, answer.tenant) == (self._request.id, self._request.tenant):
+                self._answer(record, replies.version, answer)
                 yield _answered(answer.reason, answer.text), True
+
+    def _answer(self, record: Record, version: str, said: Answer | PlainReply) -> None:
+        place = Source(record.topic, record.partition, record.offset)
+        outputs = [summary_of(each) for each in said.outputs]
+        self._answers.append(
+            AnswerTrail(
+                at_us=record.timestamp_us,
+                place=shown_place(place),
+                version=version,
+                reason=said.reason or "",
+                text=said.text,
+                outputs=outputs,
+            )
+        )
 
     def _is_envelope(self, record: Record) -> bool:
         return self._topics.takes_envelopes(record.topic)

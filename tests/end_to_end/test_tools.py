@@ -14,6 +14,7 @@ import pytest
 from headrace.broker import KafkaAdmin
 from headrace.lifecycle import BusSettings
 from headrace.wire import results_topic
+from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually
 from tests.end_to_end.test_records import addsub_request, put
 
@@ -79,6 +80,48 @@ def test_a_request_and_its_batch_are_explained(platform: Platform) -> None:
     assert batch["ran"]["run_us"] >= 20_000
     assert batch["sent"]["predicted_us"] > 0
     assert all(member["queued_us"] is not None for member in batch["members"])
+
+
+def test_a_request_is_shown_whole_and_its_records_as_lines(platform: Platform) -> None:
+    value = np.arange(8, dtype=np.float32).reshape(1, 8)
+    request = infer_request({"X": value})
+    answer = platform.client.post(
+        f"{platform.url}/v2/models/rowmean/infer",
+        content=request.body,
+        headers=dict(request.headers),
+    )
+    request_id = answer.headers["headrace-request-id"]
+
+    shown: list[Any] = []
+
+    def is_whole() -> bool:
+        shown.append(headrace(platform, "show", request_id, "--json")[1])
+        return bool(shown[-1]["stages"])
+
+    eventually(is_whole)
+    life = shown[-1]
+    assert life["payload"]["inputs"][0]["first"].startswith("[0.0,1.0,2.0,3.0")
+    assert [each["outputs"][0]["first"] for each in life["answers"]] == ["[3.5]"]
+    *parts, whole = [stage["us"] for stage in life["stages"]]
+    assert (
+        whole == sum(parts) == life["answers"][0]["at_us"] - life["steps"][0]["at_us"]
+    )
+
+    lines = subprocess.run(
+        [
+            *(sys.executable, "-m", "services.ctl", "tail", "requests", "replies"),
+            *("batches", "--from", "-5m", "--no-follow", "--json"),
+            *("--id", request_id, "--model", "rowmean"),
+            *("--bootstrap", platform.document.bootstrap_servers),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [each["kind"] for each in entries] == ["requests", "batches", "replies"]
+    assert (entries[2]["status"], entries[2]["id"]) == ("ok", request_id)
 
 
 def test_a_dead_letter_is_put_back_once_its_cause_is_gone(platform: Platform) -> None:

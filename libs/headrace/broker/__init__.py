@@ -10,6 +10,7 @@ from headrace.broker.commit_log import (
 )
 from headrace.broker.connection import KafkaConnection
 from headrace.broker.depth import Depth, group_depth
+from headrace.broker.following import InOrder, follow
 from headrace.broker.history import Extent, History, records_at, records_since
 from headrace.broker.interface import (
     Admin,
@@ -54,6 +55,7 @@ __all__ = [
     "GroupCommit",
     "Headers",
     "History",
+    "InOrder",
     "KafkaAdmin",
     "KafkaConnection",
     "KafkaLeader",
@@ -77,6 +79,7 @@ __all__ = [
     "TopicPartition",
     "commits_partition",
     "decode_commit",
+    "follow",
     "group_depth",
     "reach",
     "read_spans",

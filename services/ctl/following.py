@@ -1,0 +1,147 @@
+"""Finding one thing in the log, and everything that concerns it."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from headrace.broker import (
+    History,
+    InOrder,
+    KafkaConnection,
+    records_at,
+    records_since,
+)
+from headrace.domain import Source
+from headrace.errors import UndecodableRecord
+from headrace.wire import Record, TopicKind, Topics
+from headrace.wire import headers as names
+from services.ctl.errors import UsageError
+from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
+
+__all__ = [
+    "AN_ID",
+    "HOUR_US",
+    "TIME_ORDERED",
+    "Followed",
+    "asked_first",
+    "follow_all",
+    "request_trail",
+]
+
+AN_ID = re.compile(r"[0-9a-f]{32}")
+_PLACE = re.compile(r"(.+)/(\d{1,9})/(\d{1,18})")
+TIME_ORDERED = "7"
+"""The version of an id that begins with the time at which it was made."""
+
+HOUR_US = 3_600_000_000
+_SKEW_US = 5_000_000
+_LINGER_US = 3_000_000
+"""Read on for so long after an end: another may follow it."""
+
+_AHEAD_MAX = 500
+
+
+class Followed(Protocol):
+    @property
+    def kinds(self) -> frozenset[TopicKind]: ...
+    @property
+    def ended_us(self) -> int | None: ...
+    def may_concern(self, record: Record) -> bool: ...
+    def take(self, record: Record) -> None: ...
+
+
+def asked_first(topics: Topics, record: Record) -> int:
+    """Of one instant, a request stands before what it brought about."""
+    return int(topics.kind_of(record.topic) is not TopicKind.REQUESTS)
+
+
+def follow_all(
+    connection: KafkaConnection, topics: Topics, followed: Followed, since_us: int
+) -> None:
+    """In the order of append times, until some time after its end or the end of the
+    log. Raises BusError."""
+    history = History(
+        connection,
+        lambda one: topics.kind_of(one.topic) in followed.kinds,
+        since_us,
+        ahead_max=_AHEAD_MAX,
+    )
+    ordered = InOrder(lambda record: asked_first(topics, record))
+    try:
+        while (reached_us := history.read_to_us) is not None:
+            ended_us = followed.ended_us
+            if ended_us is not None and reached_us > ended_us + _LINGER_US:
+                return
+            for record in history.read():
+                if followed.may_concern(record):
+                    ordered.put(record)
+            _take(followed, ordered, reached_us)
+        _take(followed, ordered, None)
+    finally:
+        history.close()
+
+
+def _take(followed: Followed, ordered: InOrder, reached_us: int | None) -> None:
+    for record in ordered.until(reached_us):
+        try:
+            followed.take(record)
+        except UndecodableRecord:
+            continue
+
+
+def request_trail(
+    connection: KafkaConnection,
+    topics: Topics,
+    name: str,
+    from_us: int | None,
+    now_us: int,
+) -> RequestTrail | None:
+    """Of the one request with that name, looked for since ``from_us`` (None: since
+    when its id says, or an hour ago); None: there is none.
+
+    Raises UsageError when several requests have that name, BusError.
+    """
+    since_us = now_us - HOUR_US if from_us is None else from_us
+    is_time_ordered = AN_ID.fullmatch(name) and name[12] == TIME_ORDERED
+    if is_time_ordered and from_us is None:
+        since_us = int(name[:12], 16) * 1000 - _SKEW_US
+    request = _request(connection, topics, name, since_us)
+    if request is None:
+        return None
+    followed = FollowRequest(topics, request)
+    follow_all(connection, topics, followed, request.record.timestamp_us - _SKEW_US)
+    return followed.trail()
+
+
+def _request(
+    connection: KafkaConnection, topics: Topics, name: str, since_us: int
+) -> Found | None:
+    placed = _PLACE.fullmatch(name)
+    if placed is not None:
+        place = (placed[1], int(placed[2]), int(placed[3]))
+        if topics.kind_of(place[0]) is not TopicKind.REQUESTS:
+            raise UsageError(f"{place[0]} is no topic of requests.")
+        record = records_at(connection, [place]).get(place)
+        if record is None:
+            return None
+        request_id = dict(record.headers).get(names.CE_ID) or b""
+        return found_in(record, request_id.decode(errors="replace"))
+    found: dict[tuple[str, str] | Source, Found] = {}
+    for record in records_since(
+        connection,
+        lambda one: topics.kind_of(one.topic) is TopicKind.REQUESTS,
+        since_us,
+    ):
+        request = found_in(record, name)
+        if request is not None and not request.is_put_back:
+            found.setdefault(request.identity, request)
+    if len(found) > 1:
+        newest = sorted(found.values(), key=lambda each: each.record.timestamp_us)
+        listed = ", ".join(
+            f"{each.id} ({'/'.join(map(str, each.source))})" for each in newest[-5:]
+        )
+        raise UsageError(
+            f"{name} names {len(found)} requests, the last of them {listed}."
+        )
+    return next(iter(found.values()), None)
