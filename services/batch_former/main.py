@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 import threading
 import uuid
 from functools import partial
@@ -26,6 +27,7 @@ from headrace.delivery import Lane, LogClock
 from headrace.domain import HopsMeasured, Priority
 from headrace.errors import BusError, OffsetOutOfRange, SetupError
 from headrace.lifecycle import (
+    BEATS,
     STATUS_PARTITION,
     ExitCode,
     Health,
@@ -94,10 +96,19 @@ DEFAULT = ReaderSettings()
 def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="services.batch_former")
     parser.add_argument("--slot", type=int, default=0)
-    slot = parser.parse_args().slot
+    parser.add_argument(
+        "--standby",
+        type=int,
+        metavar="FD",
+        help="wait until something is written to this descriptor before beginning, and "
+        "end when it is closed: a start without the interpreter's and the imports'",
+    )
+    options = parser.parse_args()
+    if options.standby is not None and not os.read(options.standby, 1):
+        sys.exit()
     run_to_exit(
         lambda: serve(
-            read_settings(FormerSettings, os.environ), slot, drain_on_signals()
+            read_settings(FormerSettings, os.environ), options.slot, drain_on_signals()
         )
     )
 
@@ -110,12 +121,13 @@ def serve(settings: FormerSettings, slot: int, asked: threading.Event) -> ExitCo
         raise SetupError(f"--slot {slot}: a batch former's slot is 0 or more")
     bus = settings.bus
     admin = KafkaAdmin(bus.connection(f"batch-former-{slot}"))
+    # Its clients connect meanwhile.
+    former = _Former(settings, slot, admin)
     try:
         admin.create_topics(base_topics(bus.topics, bus), PROVISION_TIMEOUT_S)
     except BusError as error:
         get_log().critical("topic.missing", code=error.code, text=str(error))
         return ExitCode.LOG_UNAVAILABLE
-    former = _Former(settings, slot, admin)
     get_log().info("process.started", pid=os.getpid())
     try:
         former.run(asked)
@@ -269,7 +281,7 @@ class _Former:
             + REQUEST_HEAD_BYTES,
         )
         self._heartbeat = Heartbeat(
-            self._producer("heartbeat", ANSWERS),
+            self._producer("heartbeat", BEATS),
             self._topics.status,
             self._published.key,
             self._published.heartbeat,

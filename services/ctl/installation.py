@@ -17,6 +17,7 @@ from headrace.errors import SetupError
 from services.ctl.console import Console, fatal_text
 from services.ctl.ports import ReservedPort
 from services.ctl.running import Document
+from services.ctl.spares import Spares
 from services.ctl.supervision import Child, RestartPolicy, Service
 from services.ctl.supervisor import ChildProcess
 
@@ -109,6 +110,10 @@ class _ServiceProcess:
                 self.last_words = fatal_text(line) or self.last_words
                 console.line(str(child), line.rstrip("\n"))
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
     def wait(self) -> int:
         status = self._process.wait()
         assert status is not None
@@ -160,6 +165,7 @@ class Installation:
         self._bootstrap_servers = bootstrap_servers
         self._console = console
         self._session_ms = _SESSION_ELSEWHERE_MS if kafka is None else _SESSION_MS
+        self._spares = Spares(self._start_spare)
 
     @property
     def children(self) -> list[Child]:
@@ -197,17 +203,36 @@ class Installation:
         if child.service is Service.KAFKA:
             assert self._kafka is not None
             return self._kafka.launch()
+        process: ChildProcess | None = None
+        if child.service is Service.BATCH_FORMER:
+            process = self._spares.take(child)
+            self._spares.prepare(child)
+        return process or self._start(
+            child, self._environment(child, previous_exit), self._inherited(child)
+        )
+
+    def _start_spare(self, child: Child, line: int) -> _ServiceProcess:
+        environment = self._environment(child, "")
+        return self._start(child, environment, (line,), "--standby", str(line))
+
+    def _start(
+        self,
+        child: Child,
+        environment: Mapping[str, str],
+        inherited: tuple[int, ...],
+        *options: str,
+    ) -> _ServiceProcess:
         try:
             reader, writer = os.pipe()
             try:
                 process = TiedProcess(
                     (
                         *(sys.executable, "-m", f"services.{child.service}"),
-                        *("--slot", str(child.slot)),
+                        *(*options, "--slot", str(child.slot)),
                     ),
                     output=writer,
-                    pass_fds=self._inherited(child),
-                    environment=self._environment(child, previous_exit),
+                    pass_fds=inherited,
+                    environment=environment,
                 )
             finally:
                 os.close(writer)
@@ -221,6 +246,7 @@ class Installation:
     def retire(self, child: Child) -> None:
         """Nobody will run for ``child`` any more: who connects is refused, and does not
         wait for nothing."""
+        self._spares.retire(child)
         if child in self._ports:
             self._ports[child].release()
 

@@ -24,6 +24,7 @@ from headrace.delivery.worker_decisions import WorkerExit
 from headrace.delivery.worker_events import HeartbeatAcked, ModelsReady
 from headrace.errors import BusError, BusTimeout, SetupError
 from headrace.lifecycle import (
+    BEATS,
     ExitCode,
     Health,
     Heartbeat,
@@ -71,7 +72,6 @@ REPLIES = ProducerSettings(timeout_ms=30_000)
 """As long as a bulk result may wait. An online reply that comes later than its batch's
 ``done`` does no harm: at most two batches are unacked at a time, and the first reply
 counts."""
-BEATS = ProducerSettings(timeout_ms=1_000)
 
 FETCH_SILENT_US_MAX = 2_000_000
 """W6: no heartbeat when the fetch thread has not turned for so long."""

@@ -30,6 +30,7 @@ from headrace.delivery import LogClock
 from headrace.domain import ReplyAddress
 from headrace.errors import BusError, SetupError
 from headrace.lifecycle import (
+    BEATS,
     ExitCode,
     Health,
     Heartbeat,
@@ -288,7 +289,7 @@ class _Ingress:
                 decoder.failed,
             ),
             Heartbeat(
-                KafkaProducer(self._connection),
+                KafkaProducer(self._connection, BEATS),
                 topics.status,
                 f"{Role.INGRESS}/{self._slot}".encode(),
                 self._own_heartbeat,

@@ -79,14 +79,7 @@ class Stand:
 
     def pids(self, service: str) -> list[int]:
         """The processes of a service by slot; those between two lives are left out."""
-        children = psutil.Process(self.platform.process.pid).children()
-        by_slot = []
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                words = child.cmdline()
-                if f"services.{service}" in words:
-                    by_slot.append((int(words[-1]), child.pid))
-        return [pid for _, pid in sorted(by_slot)]
+        return self.platform.pids(service)
 
     def all_pids(self) -> list[int]:
         services = ("batch_former", "gpu_worker", "ingress")

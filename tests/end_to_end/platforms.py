@@ -22,10 +22,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from services.ctl.client import infer_request
-from services.ctl.running import Document
+from services.ctl.running import Document, all_running
 
 READY_WITHIN_S = 90.0
 STOPS_WITHIN_S = 20.0
@@ -116,6 +117,16 @@ class Platform:
             if line["service"] == service:
                 return line
         raise AssertionError("the supervisor ended")
+
+    def pids(self, service: str) -> list[int]:
+        """The processes of a service by slot; those between two lives are left out."""
+        while True:
+            for running in all_running():
+                if running.pid == self.process.pid:
+                    known = running.document.pids[service]
+                    return [pid for pid in known if psutil.pid_exists(pid)]
+            assert self.process.poll() is None, "the supervisor has ended"
+            time.sleep(0.01)  # it is writing what it runs
 
     def stop(self) -> int:
         """SIGTERM; its exit status."""

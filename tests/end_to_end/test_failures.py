@@ -106,7 +106,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
 ) -> None:
     clients = Clients(sturdy.url)
     eventually(lambda: clients.answered > 100, within_s=60)
-    pid = current_pids(sturdy, service)[0]
+    pid = sturdy.pids(service)[0]
 
     os.kill(pid, signal.SIGKILL)
     restarted = sturdy.restart_of(service)
@@ -124,7 +124,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
 
 
 def test_a_killed_ingress_comes_back_on_its_port(sturdy: Platform) -> None:
-    pid = current_pids(sturdy, "ingress")[0]
+    pid = sturdy.pids("ingress")[0]
 
     os.kill(pid, signal.SIGKILL)
     restarted = sturdy.restart_of("ingress")
@@ -136,7 +136,7 @@ def test_a_killed_ingress_comes_back_on_its_port(sturdy: Platform) -> None:
 
 
 def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:
-    pid = current_pids(sturdy, "kafka")[0]
+    pid = sturdy.pids("kafka")[0]
 
     os.kill(pid, signal.SIGKILL)
     sturdy.restart_of("kafka")
@@ -160,19 +160,6 @@ def is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def current_pids(platform: Platform, service: str) -> list[int]:
-    """The processes of a service by slot; kafka's is the child that is Java."""
-    children = psutil.Process(platform.process.pid).children()
-    if service == "kafka":
-        return [child.pid for child in children if "java" in child.name()]
-    by_slot = sorted(
-        (int(child.cmdline()[-1]), child.pid)
-        for child in children
-        if f"services.{service}" in child.cmdline()
-    )
-    return [pid for _, pid in by_slot]
 
 
 def await_calm(platform: Platform) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
@@ -36,7 +36,9 @@ class ProducerSettings(NamedTuple):
     long without an ack a record's outcome is unknown (``BusTimeout``).
     ``queue_records_max`` and ``queue_bytes_max``: what waits for acks at most;
     beyond, ``produce`` raises ``BusFull``. ``failures_only``: ``on_delivery`` is not
-    called for records that were acked.
+    called for records that were acked. ``idempotent``: without it a record may lie
+    there twice, one after the other; and the first one of a process is not held up for
+    the half second after which the client asks for its producer's number.
     """
 
     linger_ms: float = 0
@@ -45,10 +47,25 @@ class ProducerSettings(NamedTuple):
     queue_records_max: int = 50_000
     queue_bytes_max: int = 64 * 1024 * 1024
     failures_only: bool = False
+    idempotent: bool = True
+
+    def config(self) -> dict[str, Any]:
+        order = {"enable.idempotence": True}
+        if not self.idempotent:
+            order = {"enable.idempotence": False, "max.in.flight": 1}
+        return order | {
+            "linger.ms": self.linger_ms,
+            "message.timeout.ms": self.timeout_ms,
+            "request.timeout.ms": max(self.timeout_ms * 3 // 4, 500),
+            "compression.type": self.compression.value,
+            "queue.buffering.max.messages": self.queue_records_max,
+            "queue.buffering.max.kbytes": self.queue_bytes_max // 1024,
+            "delivery.report.only.error": self.failures_only,
+        }
 
 
 class KafkaProducer:
-    """An idempotent producer (:class:`headrace.broker.Producer`), acks from all.
+    """A producer (:class:`headrace.broker.Producer`), acks from all.
 
     ``produce`` and ``poll`` may be called from different threads.
     """
@@ -60,19 +77,12 @@ class KafkaProducer:
     ) -> None:
         self._client = confluent_kafka.Producer(
             connection.config()
+            | settings.config()
             | {
-                "enable.idempotence": True,
                 "acks": "all",
-                "linger.ms": settings.linger_ms,
-                "message.timeout.ms": settings.timeout_ms,
-                "request.timeout.ms": max(settings.timeout_ms * 3 // 4, 500),
-                "compression.type": settings.compression.value,
                 # As every Java client does, so that a key has one place for all.
                 "partitioner": "murmur2_random",
                 "message.max.bytes": connection.batch_bytes_max + FRAMING_BYTES,
-                "queue.buffering.max.messages": settings.queue_records_max,
-                "queue.buffering.max.kbytes": settings.queue_bytes_max // 1024,
-                "delivery.report.only.error": settings.failures_only,
             }
         )
 

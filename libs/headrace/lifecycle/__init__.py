@@ -3,6 +3,7 @@
 from headrace.lifecycle.ending import ExitCode, end_with_any_thread, run_to_exit
 from headrace.lifecycle.health import Health, Pulse
 from headrace.lifecycle.heartbeat import (
+    BEATS,
     STATUS_PARTITION,
     Heartbeat,
     LogTime,
@@ -15,6 +16,7 @@ from headrace.lifecycle.signals import drain_on_signals
 from headrace.lifecycle.watchdog import Watchdog
 
 __all__ = [
+    "BEATS",
     "STATUS_PARTITION",
     "AdminSettings",
     "BusSettings",

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from headrace.broker import (
     Delivery,
     Producer,
+    ProducerSettings,
     Reader,
     ReaderThread,
     Record,
@@ -18,7 +19,7 @@ from headrace.clock import Clock
 from headrace.errors import BusError, BusFull, OffsetOutOfRange
 from headrace.lifecycle.health import Pulse
 
-__all__ = ["Heartbeat", "LogTime", "StatusReader"]
+__all__ = ["BEATS", "STATUS_PARTITION", "Heartbeat", "LogTime", "StatusReader"]
 
 _PERIOD_US: Final = 250_000
 _RECORDS_BACK: Final = 2_000
@@ -27,6 +28,10 @@ every living one is heard at once. Counted in records, since no clock of ours ca
 which offset is two seconds old."""
 
 STATUS_PARTITION: Final = 0
+
+BEATS: Final = ProducerSettings(timeout_ms=1_000, idempotent=False)
+"""A later heartbeat says more than one that is late. The first one is what a start
+waits for, and one that comes twice is one."""
 
 
 class LogTime(Protocol):
