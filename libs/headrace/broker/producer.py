@@ -50,7 +50,7 @@ class ProducerSettings(NamedTuple):
     idempotent: bool = True
 
     def config(self) -> dict[str, Any]:
-        order = {"enable.idempotence": True}
+        order: dict[str, Any] = {"enable.idempotence": True}
         if not self.idempotent:
             order = {"enable.idempotence": False, "max.in.flight": 1}
         return order | {
