@@ -26,12 +26,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headrace.wire import Announcement, Claim, Heartbeat
+from headrace.wire.jobs import JobCancel, JobProgress, JobSpec
 from services.batch_former.settings import OF_THE_BUS, FormerSettings
 from services.gpu_worker.settings import GpuWorkerSettings
 from services.ingress.settings import IngressSettings
 
 SCHEMAS = Path(__file__).parent
-RECORDS = (Announcement, Claim, Heartbeat)
+RECORDS = (Announcement, Claim, Heartbeat, JobSpec, JobProgress, JobCancel)
 
 SETTINGS_PAGE = Path("libs/headrace/lifecycle/README.md")
 GROUPS_BEGIN = "<!-- What follows is written by `make schemas`. -->"

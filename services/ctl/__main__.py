@@ -79,6 +79,7 @@ def _app() -> App:
         ("models", "models:models", "Which versions are served, and which are not."),
         ("topics", "topics:topics", "What waits in the queue, by lane and priority."),
         ("audit", "audit:audit", "Whether every request got what it was promised."),
+        ("jobs", "jobs:app", "Rows of files through idle capacity, into a file."),
         ("deadletters", "deadletters:app", "What could not be answered."),
         ("explain", "explain:explain", "Why a batch or a request went as it went."),
         ("show", "show:show", "A request's whole life, with its answer."),

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from services.ctl.errors import UsageError
 
-__all__ = ["instant_us", "shown"]
+__all__ = ["instant_us", "shown", "until_us"]
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AHEAD = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([smhd])")
 _AGO = re.compile(r"-(\d{1,12}(?:\.\d{1,12})?)([smhd])")
 
 
@@ -34,6 +35,29 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return max(0, round(found.timestamp() * 1e6))
+
+
+def until_us(text: str, now_us: int, *, option: str) -> int:
+    """As :func:`instant_us`, for one to come: ``90s`` and ``1.5h`` from now, or a date.
+
+    Raises :class:`services.ctl.errors.UsageError`, also for an instant that is over.
+    """
+    ahead = _AHEAD.fullmatch(text)
+    if ahead is not None:
+        return now_us + round(float(ahead[1]) * _UNITS_S[ahead[2]] * 1e6)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text} is no instant to come: write 90s, 30m, 1.5h, 2d, or a "
+            f"date such as 2030-01-31T12:00:00."
+        ) from error
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    at_us = round(found.timestamp() * 1e6)
+    if at_us <= now_us:
+        raise UsageError(f"{option} {text} is over.")
+    return at_us
 
 
 def shown(at_us: int) -> str:

@@ -28,7 +28,7 @@ def test_generated_files_are_in_step(fresh: Path) -> None:
         for path in fresh.rglob("*")
         if path.is_file()
     }
-    assert len(written) == 8
+    assert len(written) == 11
     for path, text in written.items():
         assert (ROOT / path).read_text() == text, f"{path}: run `make schemas`"
 

@@ -66,6 +66,7 @@ def test_the_document_spells_the_names_that_the_code_does() -> None:
         topics.replies,
         topics.status,
         topics.control_models,
+        topics.control_jobs,
     }
 
 
@@ -80,6 +81,7 @@ def test_partitions_follow_from_the_settings() -> None:
         "headrace.completions.default": 3,
         "headrace.replies.default": 7,
         "headrace.control.models": 1,
+        "headrace.control.jobs": 1,
         "headrace.status": 1,
     }
 
@@ -118,6 +120,7 @@ def test_policies_are_those_of_the_design() -> None:
     }
     assert {name for name, policy in policies.items() if policy != "delete"} == {
         "headrace.control.models",
+        "headrace.control.jobs",
         "headrace.results.acme.scan",
     }
     assert policies["headrace.results.acme.scan"] == "compact,delete"

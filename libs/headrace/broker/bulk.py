@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
@@ -188,7 +188,7 @@ class BulkExchange:
 
     def cancel(self, headers: Headers, key: bytes | None = None) -> None:
         """Take back a request wherever it waits: one record behind each lane's."""
-        for number in self.pacing.ends:
+        for number in self.pacing.partitions:
             self._producer.produce(self._topic, number, None, key=key, headers=headers)
 
     def turn(self, timeout_s: float, records_max: int = 500) -> list[Answered]:
@@ -215,19 +215,25 @@ class BulkExchange:
                 answers.append(answer)
         return answers
 
+    def ends(self) -> dict[TopicPartition, int]:
+        """How far the answers go at this moment."""
+        ranges = self._reader.log_ranges([*self._reached], LOOK_UP_S)
+        return {one: log.end for one, log in ranges.items()}
+
+    def has_read(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all(self._reached[one] >= end for one, end in ends.items())
+
     @property
     def is_quiet(self) -> bool:
         """Whether the formers are through with all that was sent, and every answer of
         theirs has been read: whoever has none then is missing. To be asked again
-        after each :meth:`turn`; it looks at the log itself once there is nothing
-        ahead of the formers."""
+        after each :meth:`turn`; it looks at the log once nothing waits there."""
         if not self.pacing.is_drained:
             self._sought = None
             return False
         if self._sought is None:
-            ranges = self._reader.log_ranges([*self._reached], LOOK_UP_S)
-            self._sought = {one: log.end for one, log in ranges.items()}
-        return all(self._reached[one] >= end for one, end in self._sought.items())
+            self._sought = self.ends()
+        return self.has_read(self._sought)
 
     def flush(self, timeout_s: float) -> int:
         """Wait for acks; how many are still out."""

@@ -10,7 +10,7 @@ from headrace.delivery.lane import Lane, LaneState
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.logtime import LogClock
 from headrace.delivery.metadata import CommitMetadata
-from headrace.delivery.pacing import Outstanding, Pacing, PacingLimits
+from headrace.delivery.pacing import Mark, Outstanding, Pacing, PacingLimits
 from headrace.delivery.roster import Roster
 from headrace.delivery.worker import WorkerCore
 from headrace.delivery.worker_limits import WorkerLimits
@@ -22,6 +22,7 @@ __all__ = [
     "LaneLimits",
     "LaneState",
     "LogClock",
+    "Mark",
     "Outstanding",
     "Pacing",
     "PacingLimits",

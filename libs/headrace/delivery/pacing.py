@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import BaseModel, PositiveInt
 
-__all__ = ["Outstanding", "Pacing", "PacingLimits"]
+__all__ = ["Mark", "Outstanding", "Pacing", "PacingLimits"]
 
 ROUNDS_MAX = 3
 """So often an item without an outcome is published again (``delivery.md`` calls for
@@ -30,15 +31,23 @@ class PacingLimits(BaseModel, frozen=True, extra="forbid"):
     so that none is removed before it ran."""
 
 
+class Mark(NamedTuple):
+    """An instant of a publisher's work: by partition, how many records had been sent,
+    and an offset below those of all later ones."""
+
+    sent: dict[int, int]
+    ends: dict[int, int]
+
+
 class _Queue:
     """One partition: ``committed`` by its former, ``end`` as far as is known."""
 
-    __slots__ = ("acked", "committed", "end", "size", "unacked")
+    __slots__ = ("acked", "committed", "end", "sent", "size", "unacked")
 
     def __init__(self, committed: int, end: int) -> None:
         self.committed = committed
         self.end = end
-        self.unacked = 0
+        self.sent = self.unacked = 0
         self.size = 0
         self.acked: deque[tuple[int, int]] = deque()
 
@@ -70,9 +79,23 @@ class Pacing:
         return not self.waiting
 
     @property
-    def ends(self) -> dict[int, int]:
-        """Of each partition an offset below which nothing will be written any more."""
-        return {number: queue.end for number, queue in self._queues.items()}
+    def partitions(self) -> list[int]:
+        return list(self._queues)
+
+    def mark(self) -> Mark:
+        queues = self._queues.items()
+        return Mark(
+            {number: queue.sent for number, queue in queues},
+            {number: queue.end for number, queue in queues},
+        )
+
+    def has_acked(self, mark: Mark) -> bool:
+        """Whether all that had been sent at the mark is acked, or has failed."""
+        # Acks of one partition come in the order of its records.
+        return all(
+            queue.sent - queue.unacked >= mark.sent[number]
+            for number, queue in self._queues.items()
+        )
 
     def place(self, size: int) -> int | None:
         """The partition for a record of so many bytes: the one with the shortest
@@ -89,6 +112,7 @@ class Pacing:
 
     def sent(self, number: int, size: int) -> None:
         queue = self._queues[number]
+        queue.sent += 1
         queue.unacked += 1
         queue.size += size
 

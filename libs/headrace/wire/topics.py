@@ -122,6 +122,10 @@ class Topics(NamedTuple):
         return f"{self.prefix}.control.models"
 
     @property
+    def control_jobs(self) -> str:
+        return f"{self.prefix}.control.jobs"
+
+    @property
     def lane_group(self) -> str:
         """The consumer group of the pool's lane leaders."""
         return f"{self.prefix}.lanes.{self.pool}"

@@ -1,0 +1,47 @@
+"""Some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS_MAX", "Chunk", "cut", "rows_of_bytes"]
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_ROWS_MAX: Final = 16_384
+"""A chunk has no more than either, but at least a row."""
+
+
+class Chunk(NamedTuple):
+    """Rows ``first`` … of a file. ``broken``: by row of the chunk, why nothing could
+    be read of it; its columns are null."""
+
+    first: int
+    batch: pa.RecordBatch
+    broken: dict[int, str]
+
+    def from_row(self, start: int) -> Chunk:
+        """Without the rows before ``start``."""
+        skipped = max(start - self.first, 0)
+        if not skipped:
+            return self
+        broken = {
+            row - skipped: text for row, text in self.broken.items() if row >= skipped
+        }
+        return Chunk(self.first + skipped, self.batch.slice(skipped), broken)
+
+
+def rows_of_bytes(row_bytes: float) -> int:
+    """Rows of a chunk, where one has so many bytes."""
+    return max(1, min(CHUNK_ROWS_MAX, int(CHUNK_BYTES / max(row_bytes, 1))))
+
+
+def cut(first: int, batch: pa.RecordBatch) -> Iterator[Chunk]:
+    """A batch of any size as chunks."""
+    if not batch.num_rows:
+        return
+    rows = rows_of_bytes(batch.get_total_buffer_size() / batch.num_rows)
+    for at in range(0, batch.num_rows, rows):
+        yield Chunk(first + at, batch.slice(at, rows), {})

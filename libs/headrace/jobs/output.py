@@ -1,0 +1,105 @@
+"""The output of a job: the rows of its input in order, with what the model said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+from headrace.domain import ServedVersion, Tensor
+from headrace.errors import RequestError
+from headrace.jobs.answers import Part
+from headrace.jobs.chunks import Chunk
+from headrace.jobs.outputs import OutputColumns, RowError
+from headrace.jobs.reading import InputRows
+from headrace.jobs.store import Replacing, remove
+from headrace.jobs.writing import open_writer
+
+__all__ = ["Output", "errors_url"]
+
+Answer = tuple[Tensor, ...] | RowError
+
+
+def errors_url(output: str) -> str:
+    """The file of JSON Lines beside the output that says which rows failed, and why."""
+    return f"{output}.errors.jsonl"
+
+
+class _ErrorLine(msgspec.Struct):
+    row: int
+    reason: str
+    text: str
+
+
+class Output:
+    """Takes the answers in the order of the rows and writes a chunk of the input at a
+    time, its columns and the outputs. Nothing stands at ``url`` before :meth:`put`.
+
+    Raises :class:`headrace.errors.RequestError`, as do its methods.
+    """
+
+    def __init__(self, url: str, served: ServedVersion, rows: InputRows) -> None:
+        self._url = url
+        self._outputs = OutputColumns(served, rows.schema.names)
+        fields = self._outputs.fields
+        self._schema = pa.schema([*rows.schema, *fields])
+        self._chunks = rows.chunks()
+        self._chunk: Chunk | None = None
+        self._parts: list[Part[Answer]] = []
+        self._file = Replacing(url)
+        self._errors: Replacing | None = None
+        try:
+            self._writer = open_writer(url, self._file.file, self._schema, len(fields))
+        except RequestError:
+            self._file.drop()
+            raise
+
+    def add(self, part: Part[Answer]) -> None:
+        """The rows that follow on those added before."""
+        if isinstance(part.answer, RowError):
+            self._tell(part, part.answer)
+        while part.rows:
+            if self._chunk is None:
+                self._chunk = next(self._chunks)
+            end = self._chunk.first + self._chunk.batch.num_rows
+            rows = min(part.end, end) - part.first
+            self._parts.append(part._replace(rows=rows))
+            part = Part(
+                part.first + rows, part.rows - rows, part.skip + rows, part.answer
+            )
+            if self._parts[-1].end == end:
+                self._write(self._chunk)
+                self._chunk, self._parts = None, []
+
+    def put(self) -> None:
+        """All rows were added: the file takes its place."""
+        self._writer.close()
+        if self._errors is not None:
+            self._errors.put()
+        else:
+            remove(errors_url(self._url))
+        self._file.put()
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        self._file.drop()
+        if self._errors is not None:
+            self._errors.drop()
+
+    def _write(self, chunk: Chunk) -> None:
+        columns: Sequence[pa.Array] = self._outputs.columns(self._parts)
+        self._writer.write(
+            pa.RecordBatch.from_arrays(
+                [*chunk.batch.columns, *columns], schema=self._schema
+            )
+        )
+
+    def _tell(self, part: Part[Answer], error: RowError) -> None:
+        if self._errors is None:
+            self._errors = Replacing(errors_url(self._url))
+        lines = [
+            _ErrorLine(row, error.reason, error.text)
+            for row in range(part.first, part.end)
+        ]
+        self._errors.file.write(msgspec.json.Encoder().encode_lines(lines))

@@ -1,0 +1,206 @@
+"""Files of lines: CSV and JSON Lines. A line that breaks the format breaks its row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from bisect import insort
+from collections.abc import Collection, Iterator
+from typing import IO, Final
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from headrace.errors import RequestError
+from headrace.jobs.chunks import CHUNK_BYTES, Chunk
+from headrace.jobs.store import read
+
+__all__ = ["CsvRows", "JsonRows"]
+
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A longer line ends the reading: a file without line ends would be read whole."""
+
+HEAD_BYTES: Final = 1024 * 1024
+"""The names of a CSV's columns are looked for in so many of its first bytes."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class CsvRows:
+    """With the columns' names in its first line. All columns are text: those that feed
+    the model become its numbers, the others stay what they are."""
+
+    rows: int | None = None
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        with read(url) as file:
+            begins = file.read(HEAD_BYTES).removeprefix(_BOM).decode(errors="replace")
+        names = next(csv.reader(io.StringIO(begins)), [])
+        if not names or len(set(names)) < len(names):
+            raise RequestError(
+                f"{url}: its first line must name the columns, each once; it begins "
+                f"{begins[:100]!r}"
+            )
+        self.schema = pa.schema([(name, pa.string()) for name in names])
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        del start  # only whoever reads a line knows where the next one begins
+        broken: list[tuple[int, str]] = []
+
+        def skip(row: arrow_csv.InvalidRow) -> str:
+            # Counted from 1, and the names are the first.
+            text = (
+                f"the line has {row.actual_columns} fields, expected "
+                f"{row.expected_columns}"
+            )
+            insort(broken, (row.number - 2, text))
+            return "skip"
+
+        first = 0
+        with (
+            read(self._url) as file,
+            arrow_csv.open_csv(
+                file,
+                arrow_csv.ReadOptions(use_threads=False, block_size=CHUNK_BYTES),
+                arrow_csv.ParseOptions(
+                    newlines_in_values=True, invalid_row_handler=skip
+                ),
+                arrow_csv.ConvertOptions(
+                    column_types=self.schema, strings_can_be_null=False
+                ),
+            ) as opened,
+        ):
+            for batch in opened:
+                chunk = _with_broken(first, batch, broken)
+                first += chunk.batch.num_rows
+                yield chunk
+        if broken:
+            yield _with_broken(first, _nothing(self.schema), broken, at_end=True)
+
+
+class JsonRows:
+    """An object in each line; empty lines are passed over. The types of its members
+    are those of the first lines; those named in ``floats`` are numbers of any kind."""
+
+    rows: int | None = None
+
+    def __init__(self, url: str, floats: Collection[str] = ()) -> None:
+        self._url = url
+        with read(url) as file:
+            block = next(_blocks(url, file), [])
+        self.schema = pa.schema(
+            [
+                field.with_type(_widened(field.type)) if field.name in floats else field
+                for field in _inferred(block)
+            ]
+        )
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        del start
+        first = 0
+        with read(self._url) as file:
+            for lines in _blocks(self._url, file):
+                table, broken = _parsed(lines, self.schema)
+                (batch,) = table.combine_chunks().to_batches()
+                yield Chunk(first, batch, broken)
+                first += len(lines)
+
+
+def _with_broken(
+    first: int,
+    batch: pa.RecordBatch,
+    broken: list[tuple[int, str]],
+    *,
+    at_end: bool = False,
+) -> Chunk:
+    """The batch with a row of nulls where a line was passed over; takes those lines
+    out of ``broken``."""
+    found: dict[int, str] = {}
+    end = first + batch.num_rows
+    while broken and (at_end or broken[0][0] < end):
+        row, text = broken.pop(0)
+        found[row - first] = text
+        end += 1
+    if not found:
+        return Chunk(first, batch, {})
+    good = iter(range(batch.num_rows))
+    places = [None if row in found else next(good) for row in range(end - first)]
+    return Chunk(first, batch.take(pa.array(places, pa.int64())), found)
+
+
+def _blocks(url: str, file: IO[bytes]) -> Iterator[list[bytes]]:
+    """Some lines at a time, without the empty ones."""
+    rest = b""
+    is_first = True
+    while data := file.read(CHUNK_BYTES):
+        if is_first:
+            data, is_first = data.removeprefix(_BOM), False
+        whole, _, rest = (rest + data).rpartition(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise RequestError(f"{url} has a line of more than {LINE_BYTES_MAX} bytes")
+        lines = [line for line in whole.split(b"\n") if line.strip()]
+        if lines:
+            yield lines
+    if rest.strip():
+        yield [rest]
+
+
+def _inferred(lines: list[bytes]) -> pa.Schema:
+    """The members of these lines, without those lines that cannot be read."""
+    try:
+        return _read(lines, None).schema
+    except pa.ArrowInvalid:
+        if len(lines) <= 1:
+            return pa.schema([])
+    half = len(lines) // 2
+    parts = [_inferred(lines[:half]), _inferred(lines[half:])]
+    try:
+        return pa.unify_schemas(parts, promote_options="permissive")
+    except pa.ArrowException:
+        return max(parts, key=len)
+
+
+def _parsed(lines: list[bytes], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """The lines as a table, and by line what is wrong with it. A part that cannot be
+    read is halved until the lines at fault stand alone."""
+    try:
+        return _read(lines, schema), {}
+    except pa.ArrowInvalid as error:
+        if len(lines) == 1:
+            text = str(error).partition(" in row")[0][:200]
+            nulls = [pa.nulls(1, field.type) for field in schema]
+            return pa.table(nulls, schema=schema), {0: f"the line does not fit: {text}"}
+    half = len(lines) // 2
+    first, broken = _parsed(lines[:half], schema)
+    second, more = _parsed(lines[half:], schema)
+    moved = {row + half: text for row, text in more.items()}
+    return pa.concat_tables([first, second]), broken | moved
+
+
+def _read(lines: list[bytes], schema: pa.Schema | None) -> pa.Table:
+    block = b"\n".join(lines)
+    table = arrow_json.read_json(
+        pa.BufferReader(block),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        arrow_json.ParseOptions(
+            explicit_schema=schema,
+            unexpected_field_behavior="infer" if schema is None else "ignore",
+        ),
+    )
+    if table.num_rows != len(lines):
+        raise pa.ArrowInvalid("not one object")
+    return table
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in schema], schema=schema
+    )
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    return pa.float64() if pa.types.is_integer(kind) else kind

@@ -1,0 +1,97 @@
+"""The process that publishes a job: this one, or one beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import psutil
+from pydantic import BaseModel
+
+from headrace.domain import ServedVersion
+from headrace.jobs import Job, errors_url, run_job
+from headrace.lifecycle import BusSettings, read_settings
+from headrace.wire.jobs import JobSpec, JobState
+from services.ctl.cluster import Cluster
+from services.ctl.job_view import progress_view
+from services.ctl.options import writable_folder
+from services.ctl.running import DATA_FOLDER
+
+__all__ = ["bus_settings", "is_alive", "run_here", "start_beside"]
+
+_SILENT_US = 5_000_000
+"""A publisher tells of itself every second."""
+
+
+class _Settings(BaseModel, frozen=True, extra="forbid"):
+    bus: BusSettings = BusSettings()
+
+
+def bus_settings() -> BusSettings:
+    """As the services read them. Raises :class:`headrace.errors.SetupError`."""
+    return read_settings(_Settings, os.environ).bus
+
+
+def is_alive(job: Job) -> bool:
+    """Whether the job's publisher seems to run."""
+    progress = job.progress
+    if progress is None or progress.state is not JobState.RUNNING:
+        return False
+    if progress.host == socket.gethostname() and not psutil.pid_exists(progress.pid):
+        return False
+    return time.time_ns() // 1000 - job.heard_us < _SILENT_US
+
+
+def run_here(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> int:
+    """Publish the job and show its progress; Ctrl-C and SIGTERM stop it, so that it
+    can be resumed."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    with progress_view(spec.job) as told:
+        ended = run_job(
+            cluster.connection,
+            cluster.topics,
+            spec,
+            served,
+            payload_bytes_max=bus_settings().payload_bytes_max,
+            told=told,
+        )
+    if ended.state is JobState.CANCELLED:
+        print(f"Job {spec.job} was cancelled after {ended.done:,} rows.")
+        return 1
+    print(f"Job {spec.job} is done: {ended.done:,} rows in {spec.output}.")
+    if ended.failed:
+        print(f"{ended.failed:,} of them failed: {errors_url(spec.output)} says why.")
+    return 0
+
+
+def start_beside(cluster: Cluster, spec: JobSpec, data: Path | None) -> None:
+    """Start a process that publishes the job and outlives this one."""
+    folder = (data or DATA_FOLDER) / "jobs"
+    folder = writable_folder("folder of logs", folder, "choose another with --data")
+    log = folder / f"{spec.tenant}.{spec.job}.log"
+    command = (
+        *(sys.executable, "-m", "services.ctl", "jobs", "resume", spec.job, "--wait"),
+        *("--tenant", spec.tenant),
+        *("--bootstrap", cluster.connection.bootstrap_servers),
+    )
+    with log.open("ab") as lines:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=lines,
+            start_new_session=True,
+        )
+    of = "" if spec.tenant == "default" else f" --tenant {spec.tenant}"
+    print(f"Job {spec.job} is published by a process of its own; its log is {log}.")
+    print(f"headrace jobs status {spec.job}{of} --watch")
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,149 @@
+"""How far jobs are, for people."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from headrace.jobs import Job, read_jobs
+from headrace.wire.jobs import JobProgress, JobState
+from services.ctl.cluster import Cluster
+
+__all__ = ["JobRow", "progress_view", "show_jobs", "watch_job"]
+
+_LOOK_EVERY_S = 1.0
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """One job."""
+
+    job: str
+    tenant: str
+    model: str
+    version: str
+    state: str
+    """``submitted`` until a publisher has told of it."""
+
+    rows: int | None
+    done: int
+    failed: int
+    per_second: float | None
+    left_s: float | None
+    output: str
+    text: str
+
+
+def job_row(job: Job) -> JobRow:
+    spec, progress = job.spec, job.progress
+    assert spec is not None
+    done = progress.done if progress else 0
+    rate = left_s = None
+    if progress is not None and done and job.heard_us > progress.started_us:
+        rate = done / ((job.heard_us - progress.started_us) / 1e6)
+        if progress.rows is not None and progress.state is JobState.RUNNING:
+            left_s = (progress.rows - done) / rate
+    return JobRow(
+        job=spec.job,
+        tenant=spec.tenant,
+        model=spec.model,
+        version=spec.version,
+        state=progress.state if progress else "submitted",
+        rows=progress.rows if progress else None,
+        done=done,
+        failed=progress.failed if progress else 0,
+        per_second=rate,
+        left_s=left_s,
+        output=spec.output,
+        text=progress.text if progress else "",
+    )
+
+
+def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
+    rows = [job_row(job) for job in jobs]
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return
+    if not rows:
+        print("There are no jobs yet.")
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("job", overflow="fold", min_width=10)
+    for heading in ("tenant", "model", "state"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("done", "of", "failed", "rows/s", "left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            escape(row.job),
+            escape(row.tenant),
+            f"{escape(row.model)}/{row.version}",
+            row.state,
+            f"{row.done:,}",
+            "" if row.rows is None else f"{row.rows:,}",
+            f"{row.failed:,}",
+            "" if row.per_second is None else f"{row.per_second:,.0f}",
+            "" if row.left_s is None else f"{row.left_s:,.0f} s",
+        )
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.text:
+            console.print(f"{row.job}: {row.text}", markup=False, soft_wrap=True)
+
+
+def watch_job(cluster: Cluster, tenant: str, name: str) -> int:
+    """Until it has ended; 0: it is done."""
+    with progress_view(name) as told:
+        while True:
+            job = read_jobs(*cluster).of(tenant, name)
+            if job.progress is not None:
+                told(job.progress)
+                if job.progress.state is not JobState.RUNNING:
+                    break
+            time.sleep(_LOOK_EVERY_S)
+    show_jobs([job], as_json=False)
+    return 0 if job.progress.state is JobState.DONE else 1
+
+
+@contextmanager
+def progress_view(name: str) -> Iterator[Callable[[JobProgress], None]]:
+    """A bar on a terminal, on stderr; elsewhere nothing."""
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed, {task.fields[rate]} rows/s"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        speed_estimate_period=10,
+    )
+    with bar:
+        task = bar.add_task(name, total=None, failed=0, rate="-")
+
+        def told(progress: JobProgress) -> None:
+            bar.update(
+                task,
+                completed=progress.done,
+                total=progress.rows,
+                failed=f"{progress.failed:,}",
+            )
+            speed = bar.tasks[0].speed
+            bar.update(task, rate="-" if speed is None else f"{speed:,.0f}")
+
+        yield told

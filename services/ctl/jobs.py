@@ -1,0 +1,335 @@
+"""``headrace jobs``: rows of files through idle capacity, and back into a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+from uuid import uuid4
+
+import msgspec
+from cyclopts import App, Parameter
+
+from headrace.broker import KafkaAdmin, records_since
+from headrace.domain import Priority, ServedVersion
+from headrace.errors import UndecodableRecord
+from headrace.jobs import Job, JobWriter, find, input_rows, read_jobs
+from headrace.registry import Catalog
+from headrace.wire import (
+    Announcement,
+    base_topics,
+    checked_name,
+    decode_json,
+    parse_announcement_key,
+    results_topic,
+)
+from headrace.wire.jobs import JobCancel, JobSpec, JobState
+from headrace.wire.topics import KEPT_JOBS
+from services.ctl.cluster import Cluster, reached
+from services.ctl.errors import UsageError
+from services.ctl.instants import until_us
+from services.ctl.job_process import bus_settings, is_alive, run_here, start_beside
+from services.ctl.job_view import show_jobs, watch_job
+from services.ctl.options import Amount
+
+__all__ = ["absolute", "app", "served_version"]
+
+CREATE_S = 15.0
+_PART = 4
+
+app = App(name="jobs", help="Rows of files through idle capacity, into a file.")
+
+Tenant = Annotated[str, Parameter(show_default=True)]
+Inputs = Annotated[
+    Sequence[str],
+    Parameter(name="--input", negative=(), required=True, show_default=False),
+]
+Columns = Annotated[
+    Sequence[str], Parameter(name="--columns", negative=(), show_default=False)
+]
+Format = Literal["table", "json"]
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+@app.command
+def submit(  # noqa: PLR0913 - its options
+    model: str,
+    *,
+    input_: Inputs,
+    output: str,
+    columns: Columns = (),
+    version: str = "",
+    tenant: Tenant = "default",
+    name: str | None = None,
+    priority: Literal["bulk", "standard"] = "bulk",
+    deadline: str | None = None,
+    rows: Amount | None = None,
+    wait: Flag = False,
+    bootstrap: str | None = None,
+    data: Path | None = None,
+) -> int:
+    """Run a model over the rows of files.
+
+    Parameters
+    ----------
+    model
+        Its name.
+    input_
+        A file, a pattern or a URL; may be repeated. The suffix says the format:
+        .parquet, .arrow, .arrows, .jsonl, .csv or .npy.
+    output
+        A file or a URL; its suffix says the format, as of the input.
+    columns
+        INPUT=COLUMN[,COLUMN...], where a column is not called as the model's input;
+        a COLUMN may be a pattern (pixel_*). May be repeated.
+    version
+        Of the model [default: the highest that is ready].
+    tenant
+        Whose job it is.
+    name
+        Of the job [default: the model's name and a number].
+    priority
+        bulk, which uses what is left, or standard.
+    deadline
+        Rows that have not run by then fail: 30m, 2h, 3d, or a date and time in UTC.
+    rows
+        Most rows in one record [default: a quarter of the model's max_batch].
+    wait
+        Publish here, show the progress, and exit when it is done. Otherwise a process
+        in the background does.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    """
+    cluster = reached(bootstrap, data, models=[model])
+    checked_name("tenant", tenant)
+    job = checked_name("job", name or f"{model[:80]}-{uuid4().hex[:8]}")
+    if job in KEPT_JOBS:
+        raise UsageError(f"--name {job} is the ingresses' own: choose another.")
+    served = served_version(cluster, model, version)
+    now_us = time.time_ns() // 1000
+    spec = JobSpec(
+        job=job,
+        tenant=tenant,
+        model=model,
+        version=served.version,
+        inputs=tuple(find(input_)),
+        output=absolute(output),
+        submitted_us=now_us,
+        rows_max=min(rows or max(served.max_batch // _PART, 1), served.max_batch),
+        columns=dict(_named(each) for each in columns),
+        priority=Priority[priority.upper()],
+        deadline_us=None if deadline is None else _until(deadline, now_us),
+    )
+    input_rows(spec, served)  # files that cannot fit are refused before anything runs
+    _register(cluster, spec)
+    if wait:
+        return run_here(cluster, spec, served)
+    start_beside(cluster, spec, data)
+    return 0
+
+
+@app.command(name="list")
+def list_jobs(
+    *,
+    tenant: str | None = None,
+    bootstrap: str | None = None,
+    data: Path | None = None,
+    output: Format = "table",
+) -> int:
+    """List the jobs, the newest last.
+
+    Parameters
+    ----------
+    tenant
+        Of this tenant alone.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    output
+        table, or json.
+    """
+    found = read_jobs(*reached(bootstrap, data)).all()
+    wanted = [job for job in found if tenant in (None, job.spec and job.spec.tenant)]
+    show_jobs(wanted, as_json=output == "json")
+    return 0
+
+
+@app.command
+def status(
+    job: str,
+    *,
+    tenant: Tenant = "default",
+    watch: Flag = False,
+    bootstrap: str | None = None,
+    data: Path | None = None,
+    output: Format = "table",
+) -> int:
+    """Show how far a job is.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    tenant
+        Whose job it is.
+    watch
+        Go on showing it until it ends; the exit status is 1 unless it is done.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    output
+        table, or json.
+    """
+    cluster = reached(bootstrap, data)
+    found, _ = _existing(cluster, tenant, job)
+    if watch:
+        return watch_job(cluster, tenant, job)
+    show_jobs([found], as_json=output == "json")
+    return 0
+
+
+@app.command
+def cancel(
+    job: str,
+    *,
+    tenant: Tenant = "default",
+    bootstrap: str | None = None,
+    data: Path | None = None,
+) -> int:
+    """Stop a job for good: what waits in the queue is taken back, what runs, runs.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    tenant
+        Whose job it is.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    """
+    cluster = reached(bootstrap, data)
+    found, spec = _existing(cluster, tenant, job)
+    progress = found.progress
+    if progress is not None and progress.state is JobState.DONE:
+        raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
+    writer = JobWriter(*cluster)
+    writer.write(JobCancel(job, tenant))
+    if progress is not None and not is_alive(found):
+        writer.write(msgspec.structs.replace(progress, state=JobState.CANCELLED))
+    print(f"Job {job} is cancelled.")
+    return 0
+
+
+@app.command
+def resume(
+    job: str,
+    *,
+    tenant: Tenant = "default",
+    wait: Flag = False,
+    bootstrap: str | None = None,
+    data: Path | None = None,
+) -> int:
+    """Go on with a job whose publisher was stopped or killed, or that failed.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    tenant
+        Whose job it is.
+    wait
+        Publish here, show the progress, and exit when it is done. Otherwise a process
+        in the background does.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    """
+    cluster = reached(bootstrap, data)
+    found, spec = _existing(cluster, tenant, job)
+    state = found.progress.state if found.progress else JobState.STOPPED
+    if found.cancelled:
+        raise UsageError(f"Job {job} was cancelled: submit it anew.")
+    if state is JobState.DONE:
+        raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
+    if is_alive(found):
+        assert found.progress is not None
+        raise UsageError(
+            f"Job {job} goes on in process {found.progress.pid} of "
+            f"{found.progress.host}: see `headrace jobs status {job} --watch`."
+        )
+    if wait:
+        served = served_version(cluster, spec.model, spec.version)
+        return run_here(cluster, spec, served)
+    start_beside(cluster, spec, data)
+    return 0
+
+
+def served_version(cluster: Cluster, model: str, version: str) -> ServedVersion:
+    """What the workers announce of it. Raises :class:`headrace.errors.RequestError`."""
+    catalog = Catalog()
+    topic = cluster.topics.control_models
+    for record in records_since(cluster.connection, lambda one: one.topic == topic):
+        with suppress(UndecodableRecord):
+            if record.value is None:
+                catalog.remove(*parse_announcement_key(record.key))
+            else:
+                catalog.apply(decode_json(Announcement, record))
+    return catalog.resolve(model, version)
+
+
+def absolute(url: str) -> str:
+    """A path of this machine as one that does not depend on where we are."""
+    return url if "://" in url or "::" in url else str(Path(url).absolute())
+
+
+def _existing(cluster: Cluster, tenant: str, job: str) -> tuple[Job, JobSpec]:
+    table = read_jobs(*cluster)
+    found = table.of(tenant, job)
+    if found.spec is None:
+        known = [each.spec.job for each in table.all() if each.spec][-5:]
+        raise UsageError(
+            f"Tenant {tenant} has no job {job!r}; the newest jobs are "
+            f"{', '.join(known) or 'none'}."
+        )
+    return found, found.spec
+
+
+def _register(cluster: Cluster, spec: JobSpec) -> None:
+    """The job's topic and record. Raises UsageError where there is such a job."""
+    connection, topics = cluster
+    bus = bus_settings()
+    wanted = [
+        each for each in base_topics(topics, bus) if each.name == topics.control_jobs
+    ]
+    wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
+    KafkaAdmin(connection).create_topics(wanted, CREATE_S)
+    if read_jobs(connection, topics).of(spec.tenant, spec.job).spec is not None:
+        raise UsageError(
+            f"Tenant {spec.tenant} has a job {spec.job} already: choose another --name."
+        )
+    JobWriter(connection, topics).write(spec)
+
+
+def _until(text: str, now_us: int) -> int:
+    return until_us(text, now_us, option="--deadline")
+
+
+def _named(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, columns = text.partition("=")
+    if not equals or not name or not columns:
+        raise UsageError(f"--columns {text} must be INPUT=COLUMN[,COLUMN...].")
+    return name, tuple(columns.split(","))
