@@ -15,15 +15,15 @@ import psutil
 from pydantic import BaseModel
 
 from headrace.domain import ServedVersion
-from headrace.jobs import Job, errors_url, run_job
+from headrace.jobs import Job, JobSite, run_job
 from headrace.lifecycle import BusSettings, read_settings
 from headrace.wire.jobs import JobSpec, JobState
 from services.ctl.cluster import Cluster
-from services.ctl.job_view import progress_view
+from services.ctl.job_view import progress_view, told_end
 from services.ctl.options import writable_folder
 from services.ctl.running import DATA_FOLDER
 
-__all__ = ["bus_settings", "is_alive", "run_here", "start_beside"]
+__all__ = ["bus_settings", "is_alive", "run_here", "site", "start_beside"]
 
 _SILENT_US = 5_000_000
 """A publisher tells of itself every second."""
@@ -48,25 +48,21 @@ def is_alive(job: Job) -> bool:
     return time.time_ns() // 1000 - job.heard_us < _SILENT_US
 
 
+def site(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> JobSite:
+    return JobSite(*cluster, spec, served, bus_settings().payload_bytes_max)
+
+
 def run_here(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> int:
     """Publish the job and show its progress; Ctrl-C and SIGTERM stop it, so that it
     can be resumed."""
     signal.signal(signal.SIGTERM, _interrupt)
+    print(f"Job {spec.job} begins.", file=sys.stderr, flush=True)
     with progress_view(spec.job) as told:
-        ended = run_job(
-            cluster.connection,
-            cluster.topics,
-            spec,
-            served,
-            payload_bytes_max=bus_settings().payload_bytes_max,
-            told=told,
-        )
+        ended = run_job(site(cluster, spec, served), told)
     if ended.state is JobState.CANCELLED:
         print(f"Job {spec.job} was cancelled after {ended.done:,} rows.")
         return 1
-    print(f"Job {spec.job} is done: {ended.done:,} rows in {spec.output}.")
-    if ended.failed:
-        print(f"{ended.failed:,} of them failed: {errors_url(spec.output)} says why.")
+    print(told_end(spec, ended))
     return 0
 
 

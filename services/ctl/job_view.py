@@ -20,11 +20,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from headrace.jobs import Job, read_jobs
-from headrace.wire.jobs import JobProgress, JobState
+from headrace.jobs import Job, errors_url, read_jobs
+from headrace.wire.jobs import JobProgress, JobSpec, JobState
 from services.ctl.cluster import Cluster
 
-__all__ = ["JobRow", "progress_view", "show_jobs", "watch_job"]
+__all__ = ["JobRow", "progress_view", "show_jobs", "told_end", "watch_job"]
 
 _LOOK_EVERY_S = 1.0
 
@@ -118,6 +118,15 @@ def watch_job(cluster: Cluster, tenant: str, name: str) -> int:
             time.sleep(_LOOK_EVERY_S)
     show_jobs([job], as_json=False)
     return 0 if job.progress.state is JobState.DONE else 1
+
+
+def told_end(spec: JobSpec, progress: JobProgress) -> str:
+    """What a job that is done has left."""
+    text = f"Job {spec.job} is done: {progress.done:,} rows in {spec.output}."
+    if progress.failed:
+        errors = errors_url(spec.output)
+        text += f"\n{progress.failed:,} of them failed: {errors} says why."
+    return text
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 from uuid import uuid4
@@ -15,7 +16,15 @@ from cyclopts import App, Parameter
 from headrace.broker import KafkaAdmin, records_since
 from headrace.domain import Priority, ServedVersion
 from headrace.errors import UndecodableRecord
-from headrace.jobs import Job, JobWriter, find, input_rows, read_jobs
+from headrace.jobs import (
+    Job,
+    JobWriter,
+    collect,
+    errors_url,
+    find,
+    input_rows,
+    read_jobs,
+)
 from headrace.registry import Catalog
 from headrace.wire import (
     Announcement,
@@ -30,8 +39,14 @@ from headrace.wire.topics import KEPT_JOBS
 from services.ctl.cluster import Cluster, reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import until_us
-from services.ctl.job_process import bus_settings, is_alive, run_here, start_beside
-from services.ctl.job_view import show_jobs, watch_job
+from services.ctl.job_process import (
+    bus_settings,
+    is_alive,
+    run_here,
+    site,
+    start_beside,
+)
+from services.ctl.job_view import show_jobs, told_end, watch_job
 from services.ctl.options import Amount
 
 __all__ = ["absolute", "app", "served_version"]
@@ -41,7 +56,6 @@ _PART = 4
 
 app = App(name="jobs", help="Rows of files through idle capacity, into a file.")
 
-Tenant = Annotated[str, Parameter(show_default=True)]
 Inputs = Annotated[
     Sequence[str],
     Parameter(name="--input", negative=(), required=True, show_default=False),
@@ -53,29 +67,37 @@ Format = Literal["table", "json"]
 Flag = Annotated[bool, Parameter(negative=())]
 
 
-@app.command
-def submit(  # noqa: PLR0913 - its options
-    model: str,
-    *,
-    input_: Inputs,
-    output: str,
-    columns: Columns = (),
-    version: str = "",
-    tenant: Tenant = "default",
-    name: str | None = None,
-    priority: Literal["bulk", "standard"] = "bulk",
-    deadline: str | None = None,
-    rows: Amount | None = None,
-    wait: Flag = False,
-    bootstrap: str | None = None,
-    data: Path | None = None,
-) -> int:
-    """Run a model over the rows of files.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Which job, and where it stands.
 
     Parameters
     ----------
-    model
-        Its name.
+    tenant
+        Whose job it is.
+    bootstrap
+        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
+        here].
+    data
+        The folder given to `up`.
+    """
+
+    tenant: str = "default"
+    bootstrap: str | None = None
+    data: Path | None = None
+
+    def reached(self, *models: str) -> Cluster:
+        return reached(self.bootstrap, self.data, models=models)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be done.
+
+    Parameters
+    ----------
     input_
         A file, a pattern or a URL; may be repeated. The suffix says the format:
         .parquet, .arrow, .arrows, .jsonl, .csv or .npy.
@@ -86,8 +108,6 @@ def submit(  # noqa: PLR0913 - its options
         a COLUMN may be a pattern (pixel_*). May be repeated.
     version
         Of the model [default: the highest that is ready].
-    tenant
-        Whose job it is.
     name
         Of the job [default: the model's name and a number].
     priority
@@ -96,40 +116,40 @@ def submit(  # noqa: PLR0913 - its options
         Rows that have not run by then fail: 30m, 2h, 3d, or a date and time in UTC.
     rows
         Most rows in one record [default: a quarter of the model's max_batch].
+    """
+
+    input_: Inputs
+    output: str
+    columns: Columns = ()
+    version: str = ""
+    name: str | None = None
+    priority: Literal["bulk", "standard"] = "bulk"
+    deadline: str | None = None
+    rows: Amount | None = None
+
+
+@app.command
+def submit(
+    model: str, *, asked: Asked, where: Where = Where(), wait: Flag = False
+) -> int:
+    """Run a model over the rows of files.
+
+    Parameters
+    ----------
+    model
+        Its name.
     wait
         Publish here, show the progress, and exit when it is done. Otherwise a process
         in the background does.
-    bootstrap
-        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
-        here].
-    data
-        The folder given to `up`.
     """
-    cluster = reached(bootstrap, data, models=[model])
-    checked_name("tenant", tenant)
-    job = checked_name("job", name or f"{model[:80]}-{uuid4().hex[:8]}")
-    if job in KEPT_JOBS:
-        raise UsageError(f"--name {job} is the ingresses' own: choose another.")
-    served = served_version(cluster, model, version)
-    now_us = time.time_ns() // 1000
-    spec = JobSpec(
-        job=job,
-        tenant=tenant,
-        model=model,
-        version=served.version,
-        inputs=tuple(find(input_)),
-        output=absolute(output),
-        submitted_us=now_us,
-        rows_max=min(rows or max(served.max_batch // _PART, 1), served.max_batch),
-        columns=dict(_named(each) for each in columns),
-        priority=Priority[priority.upper()],
-        deadline_us=None if deadline is None else _until(deadline, now_us),
-    )
+    cluster = where.reached(model)
+    served = served_version(cluster, model, asked.version)
+    spec = _spec(asked, where.tenant, served)
     input_rows(spec, served)  # files that cannot fit are refused before anything runs
     _register(cluster, spec)
     if wait:
         return run_here(cluster, spec, served)
-    start_beside(cluster, spec, data)
+    start_beside(cluster, spec, where.data)
     return 0
 
 
@@ -165,10 +185,8 @@ def list_jobs(
 def status(
     job: str,
     *,
-    tenant: Tenant = "default",
+    where: Where = Where(),
     watch: Flag = False,
-    bootstrap: str | None = None,
-    data: Path | None = None,
     output: Format = "table",
 ) -> int:
     """Show how far a job is.
@@ -177,55 +195,35 @@ def status(
     ----------
     job
         Its name.
-    tenant
-        Whose job it is.
     watch
         Go on showing it until it ends; the exit status is 1 unless it is done.
-    bootstrap
-        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
-        here].
-    data
-        The folder given to `up`.
     output
         table, or json.
     """
-    cluster = reached(bootstrap, data)
-    found, _ = _existing(cluster, tenant, job)
+    cluster = where.reached()
+    found, _ = _existing(cluster, where.tenant, job)
     if watch:
-        return watch_job(cluster, tenant, job)
+        return watch_job(cluster, where.tenant, job)
     show_jobs([found], as_json=output == "json")
     return 0
 
 
 @app.command
-def cancel(
-    job: str,
-    *,
-    tenant: Tenant = "default",
-    bootstrap: str | None = None,
-    data: Path | None = None,
-) -> int:
+def cancel(job: str, *, where: Where = Where()) -> int:
     """Stop a job for good: what waits in the queue is taken back, what runs, runs.
 
     Parameters
     ----------
     job
         Its name.
-    tenant
-        Whose job it is.
-    bootstrap
-        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
-        here].
-    data
-        The folder given to `up`.
     """
-    cluster = reached(bootstrap, data)
-    found, spec = _existing(cluster, tenant, job)
+    cluster = where.reached()
+    found, spec = _existing(cluster, where.tenant, job)
     progress = found.progress
     if progress is not None and progress.state is JobState.DONE:
         raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
     writer = JobWriter(*cluster)
-    writer.write(JobCancel(job, tenant))
+    writer.write(JobCancel(job, where.tenant))
     if progress is not None and not is_alive(found):
         writer.write(msgspec.structs.replace(progress, state=JobState.CANCELLED))
     print(f"Job {job} is cancelled.")
@@ -233,33 +231,19 @@ def cancel(
 
 
 @app.command
-def resume(
-    job: str,
-    *,
-    tenant: Tenant = "default",
-    wait: Flag = False,
-    bootstrap: str | None = None,
-    data: Path | None = None,
-) -> int:
+def resume(job: str, *, where: Where = Where(), wait: Flag = False) -> int:
     """Go on with a job whose publisher was stopped or killed, or that failed.
 
     Parameters
     ----------
     job
         Its name.
-    tenant
-        Whose job it is.
     wait
         Publish here, show the progress, and exit when it is done. Otherwise a process
         in the background does.
-    bootstrap
-        Address of the Kafka [default: KAFKA_BOOTSTRAP_SERVERS, or the one that runs
-        here].
-    data
-        The folder given to `up`.
     """
-    cluster = reached(bootstrap, data)
-    found, spec = _existing(cluster, tenant, job)
+    cluster = where.reached()
+    found, spec = _existing(cluster, where.tenant, job)
     state = found.progress.state if found.progress else JobState.STOPPED
     if found.cancelled:
         raise UsageError(f"Job {job} was cancelled: submit it anew.")
@@ -274,7 +258,38 @@ def resume(
     if wait:
         served = served_version(cluster, spec.model, spec.version)
         return run_here(cluster, spec, served)
-    start_beside(cluster, spec, data)
+    start_beside(cluster, spec, where.data)
+    return 0
+
+
+@app.command
+def result(job: str, *, output: str | None = None, where: Where = Where()) -> int:
+    """Say where a job's rows are, or write them anew out of the log.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    output
+        Write what has been answered so far to this file or URL: to look into a job
+        that runs or was cancelled, or for another format. Rows without an answer are
+        listed in the file of errors.
+    """
+    cluster = where.reached()
+    found, spec = _existing(cluster, where.tenant, job)
+    if output is None:
+        if found.progress is None or found.progress.state is not JobState.DONE:
+            raise UsageError(
+                f"Job {job} is not done: --output writes what there is of it."
+            )
+        print(told_end(spec, found.progress))
+        return 0
+    served = served_version(cluster, spec.model, spec.version)
+    url = absolute(output)
+    rows, lost = collect(site(cluster, spec, served), url)
+    print(f"{rows:,} rows in {url}.")
+    if lost:
+        print(f"{lost:,} of them have no outputs: {errors_url(url)} says why.")
     return 0
 
 
@@ -308,6 +323,32 @@ def _existing(cluster: Cluster, tenant: str, job: str) -> tuple[Job, JobSpec]:
     return found, found.spec
 
 
+def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
+    checked_name("tenant", tenant)
+    job = asked.name or f"{served.model[:80]}-{uuid4().hex[:8]}"
+    checked_name("job", job)
+    if job in KEPT_JOBS:
+        raise UsageError(f"--name {job} is the ingresses' own: choose another.")
+    now_us = time.time_ns() // 1000
+    deadline = asked.deadline
+    rows = asked.rows or max(served.max_batch // _PART, 1)
+    return JobSpec(
+        job=job,
+        tenant=tenant,
+        model=served.model,
+        version=served.version,
+        inputs=tuple(find(asked.input_)),
+        output=absolute(asked.output),
+        submitted_us=now_us,
+        rows_max=min(rows, served.max_batch),
+        columns=dict(_named(each) for each in asked.columns),
+        priority=Priority[asked.priority.upper()],
+        deadline_us=None
+        if deadline is None
+        else until_us(deadline, now_us, option="--deadline"),
+    )
+
+
 def _register(cluster: Cluster, spec: JobSpec) -> None:
     """The job's topic and record. Raises UsageError where there is such a job."""
     connection, topics = cluster
@@ -322,10 +363,6 @@ def _register(cluster: Cluster, spec: JobSpec) -> None:
             f"Tenant {spec.tenant} has a job {spec.job} already: choose another --name."
         )
     JobWriter(connection, topics).write(spec)
-
-
-def _until(text: str, now_us: int) -> int:
-    return until_us(text, now_us, option="--deadline")
 
 
 def _named(text: str) -> tuple[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from headrace.jobs.output import errors_url
 from headrace.jobs.reading import INPUT_FORMATS
-from headrace.jobs.running import input_rows, run_job
+from headrace.jobs.running import JobSite, collect, input_rows, run_job
 from headrace.jobs.store import find
 from headrace.jobs.table import Job, JobTable, JobWriter, read_jobs
 from headrace.jobs.watching import JobTaken
@@ -12,9 +12,11 @@ __all__ = [
     "INPUT_FORMATS",
     "OUTPUT_FORMATS",
     "Job",
+    "JobSite",
     "JobTable",
     "JobTaken",
     "JobWriter",
+    "collect",
     "errors_url",
     "find",
     "input_rows",

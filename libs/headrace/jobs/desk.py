@@ -147,5 +147,11 @@ class Desk(Generic[T]):
         self._rounds += 1
         return gaps
 
+    def give_up(self, end: int, reason: str, text: str) -> None:
+        """Every row before ``end`` that has no outcome ends without one."""
+        self.cursor = max(self.cursor, end)
+        for first, behind in [*self._answers.gaps(end)]:
+            self._end(RowRange(first, behind - first), RowError(reason, text))
+
     def _end(self, rows: RowRange, error: RowError) -> None:
         self._answers.add(*rows, error)

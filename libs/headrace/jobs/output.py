@@ -82,7 +82,7 @@ class Output:
         self._file.put()
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind; without effect once it was put."""
         self._file.drop()
         if self._errors is not None:
             self._errors.drop()

@@ -86,6 +86,16 @@ class Publishing:
             # in the end.
             self._take_in(self._exchange.turn(WAIT_S), is_old=True)
 
+    def write(self) -> None:
+        """All rows that have ended, up to the first that has not."""
+        parts: list[Part[Held | RowError]] = []
+        for part in self._desk.take():
+            parts.append(part)
+            if len(parts) >= FETCHED_AT_ONCE:
+                self._write_parts(parts)
+                parts = []
+        self._write_parts(parts)
+
     def run(self, told: Callable[[], bool]) -> bool:
         """Until every row has its end; ``told`` is called about every second, and
         stops it by False."""
@@ -175,7 +185,7 @@ class Publishing:
                 self._keep(rows, answered, reply.outputs)
             elif reply is not None and reply.reason in _ENDS:
                 self._desk.buried(rows, reply.reason, reply.text, None)
-        self._write()
+        self.write()
 
     def _keep(
         self, rows: RowRange, answered: Answered, tensors: tuple[Tensor, ...]
@@ -185,16 +195,6 @@ class Publishing:
             held = Held(answered.place, None, 0)
         if self._desk.answered(rows, held):
             self._ahead_bytes += held.size
-
-    def _write(self) -> None:
-        """All rows that have ended, up to the first that has not."""
-        parts: list[Part[Held | RowError]] = []
-        for part in self._desk.take():
-            parts.append(part)
-            if len(parts) >= FETCHED_AT_ONCE:
-                self._write_parts(parts)
-                parts = []
-        self._write_parts(parts)
 
     def _write_parts(self, parts: list[Part[Held | RowError]]) -> None:
         places = [

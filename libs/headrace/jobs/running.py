@@ -7,8 +7,9 @@ unfinished file beside the output, which the next one writes anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from headrace.broker import BulkExchange, KafkaConnection
 from headrace.clock import SystemClock
@@ -27,7 +28,10 @@ from headrace.jobs.watching import JobTaken, JobWatch
 from headrace.wire import Topics
 from headrace.wire.jobs import JobProgress, JobSpec, JobState, RowRange
 
-__all__ = ["input_rows", "run_job"]
+__all__ = ["JobSite", "collect", "input_rows", "run_job"]
+
+UNANSWERED: Final = "unanswered"
+"""The reason of a row that was collected before it had an outcome."""
 
 LETTERS_SLACK_US: Final = 600_000_000
 """The submitter's clock and the log's may differ by so much."""
@@ -44,26 +48,30 @@ def input_rows(spec: JobSpec, served: ServedVersion) -> tuple[InputRows, Columns
     return rows, columns
 
 
-def run_job(
-    connection: KafkaConnection,
-    topics: Topics,
-    spec: JobSpec,
-    served: ServedVersion,
-    *,
-    payload_bytes_max: int,
-    told: Callable[[JobProgress], None],
-) -> JobProgress:
+class JobSite(NamedTuple):
+    """A job and the platform that it runs on; ``payload_bytes_max``: the platform's."""
+
+    connection: KafkaConnection
+    topics: Topics
+    spec: JobSpec
+    served: ServedVersion
+    payload_bytes_max: int
+
+
+def run_job(site: JobSite, told: Callable[[JobProgress], None]) -> JobProgress:
     """Publish the rows and write the output; returns when every row has its end, or
     the job was cancelled. ``told`` hears of its progress about every second.
 
     Raises :class:`headrace.errors.RequestError` for what is wrong with the job's files,
     :class:`headrace.jobs.JobTaken`, and :class:`headrace.errors.BusError`.
     """
-    watch = JobWatch(connection, topics, spec)
+    watch = JobWatch(site.connection, site.topics, site.spec)
     watch.claim()
     try:
-        run = _Run(connection, topics, spec, served, watch, told)
-        return run.to_its_end(payload_bytes_max)
+        _check_unchanged(site.spec)
+        known = _published(site, watch)
+        with _working(site, site.spec.output, watch.progress.published, known) as parts:
+            return _Run(parts, watch, told).to_its_end(known)
     except JobTaken:
         raise
     except RequestError as error:
@@ -76,116 +84,137 @@ def run_job(
         watch.close()
 
 
+def collect(site: JobSite, output: str) -> tuple[int, int]:
+    """Write the rows that have been answered so far to ``output``; how many rows there
+    are, and how many without outputs. Raises as :func:`run_job`."""
+    _check_unchanged(site.spec)
+    with _working(site, output, 0, set()) as parts:
+        parts.publishing.catch_up(set())
+        rows = parts.rows.rows
+        if rows is None:
+            rows = sum(chunk.batch.num_rows for chunk in parts.rows.chunks())
+        parts.desk.give_up(rows, UNANSWERED, "it has no outcome so far")
+        parts.publishing.write()
+        parts.output.put()
+        return rows, parts.desk.failed
+
+
+class _Parts(NamedTuple):
+    """What works on one job."""
+
+    rows: InputRows
+    exchange: BulkExchange
+    desk: Desk[Held]
+    output: Output
+    publishing: Publishing
+
+
+@contextmanager
+def _working(
+    site: JobSite, url: str, start: int, known: set[RowRange]
+) -> Iterator[_Parts]:
+    """Without an output where it does not come to its end."""
+    spec = site.spec
+    rows, columns = input_rows(spec, site.served)
+    results = site.topics.results(spec.tenant, spec.job)
+    exchange = BulkExchange(
+        site.connection,
+        site.topics,
+        spec.model,
+        results,
+        since_us=max(spec.submitted_us - LETTERS_SLACK_US, 0),
+        priority=spec.priority,
+    )
+    try:
+        output = Output(url, site.served, rows)
+        desk: Desk[Held] = Desk(start, known)
+        maker = RecordMaker(
+            spec,
+            site.served,
+            columns,
+            results=results,
+            payload_bytes_max=site.payload_bytes_max,
+        )
+        publishing = Publishing(
+            site.connection,
+            spec,
+            desk=desk,
+            rows=rows,
+            maker=maker,
+            exchange=exchange,
+            output=output,
+            clock=SystemClock(),
+        )
+        try:
+            yield _Parts(rows, exchange, desk, output, publishing)
+        finally:
+            output.drop()
+    finally:
+        exchange.close()
+
+
 class _Run:
+    """Publishes one job to its end and tells of it."""
+
     def __init__(
-        self,
-        connection: KafkaConnection,
-        topics: Topics,
-        spec: JobSpec,
-        served: ServedVersion,
-        watch: JobWatch,
-        told: Callable[[JobProgress], None],
+        self, parts: _Parts, watch: JobWatch, told: Callable[[JobProgress], None]
     ) -> None:
-        self._connection = connection
-        self._topics = topics
-        self._spec = spec
-        self._served = served
+        self._parts = parts
         self._watch = watch
         self._told = told
-        self._is_cancelled = False
         self._mark: tuple[int, Mark] | None = None
 
-    def to_its_end(self, payload_bytes_max: int) -> JobProgress:
-        spec = self._spec
-        _check_unchanged(spec)
-        self._rows, columns = input_rows(spec, self._served)
-        known = self._known()
-        results = self._topics.results(spec.tenant, spec.job)
-        self._exchange = BulkExchange(
-            self._connection,
-            self._topics,
-            spec.model,
-            results,
-            since_us=max(spec.submitted_us - LETTERS_SLACK_US, 0),
-            priority=spec.priority,
-        )
-        self._desk: Desk[Held] = Desk(self._watch.progress.published, known)
-        output = Output(spec.output, self._served, self._rows)
-        try:
-            self._publishing = Publishing(
-                self._connection,
-                spec,
-                desk=self._desk,
-                rows=self._rows,
-                maker=RecordMaker(
-                    spec,
-                    self._served,
-                    columns,
-                    results=results,
-                    payload_bytes_max=payload_bytes_max,
-                ),
-                exchange=self._exchange,
-                output=output,
-                clock=SystemClock(),
-            )
-            if self._watch.before is not None:
-                self._publishing.catch_up(known)
-            if not self._publishing.run(self._may_go_on):
-                return self._cancelled(output)
-        except BaseException:
-            output.drop()
-            raise
-        finally:
-            self._exchange.close()
-        output.put()
-        return self._tell(JobState.DONE)
-
-    def _known(self) -> set[RowRange]:
-        """What waits in the log from rows after those told to be published."""
-        if self._watch.before is None:
-            return set()
-        return published_since(
-            self._connection,
-            self._topics.requests(self._spec.model),
-            self._watch.progress.positions,
-            self._spec,
-        )
+    def to_its_end(self, known: set[RowRange]) -> JobProgress:
+        publishing = self._parts.publishing
+        if self._watch.before is not None:
+            publishing.catch_up(known)
+        if not self._watch.progress.positions:
+            # Before the first record, so that a successor looks no further back.
+            self._watch.tell(positions=self._parts.exchange.pacing.mark().ends)
+        if publishing.run(self._may_go_on):
+            self._parts.output.put()
+            return self._tell(JobState.DONE)
+        publishing.take_back()
+        return self._tell(JobState.CANCELLED)
 
     def _may_go_on(self) -> bool:
         try:
             self._tell(JobState.RUNNING)
-            self._is_cancelled = self._watch.is_cancelled()
+            return not self._watch.is_cancelled()
         except BusError:
             return True  # a broker that is away; the next time will do
-        return not self._is_cancelled
 
     def _tell(self, state: JobState) -> JobProgress:
-        rows = self._rows.rows
-        if rows is None and self._publishing.is_planned:
-            rows = self._desk.cursor
-        progress = self._watch.progress
-        published, positions = progress.published, progress.positions
-        pacing = self._exchange.pacing
-        if self._mark is not None and pacing.has_acked(self._mark[1]):
+        rows, exchange, desk, _, publishing = self._parts
+        count = rows.rows
+        if count is None and publishing.is_planned:
+            count = desk.cursor
+        published = self._watch.progress.published
+        positions = self._watch.progress.positions
+        if self._mark is not None and exchange.pacing.has_acked(self._mark[1]):
             published, positions = self._mark[0], self._mark[1].ends
             self._mark = None
         if self._mark is None:
-            self._mark = self._publishing.next_row, pacing.mark()
+            self._mark = publishing.next_row, exchange.pacing.mark()
         progress = self._watch.tell(
             state=state,
-            rows=rows,
-            done=self._desk.frontier,
-            failed=self._desk.failed,
+            rows=count,
+            done=desk.frontier,
+            failed=desk.failed,
             published=published,
             positions=positions,
         )
         self._told(progress)
         return progress
 
-    def _cancelled(self, output: Output) -> JobProgress:
-        self._publishing.take_back()
-        output.drop()
-        return self._tell(JobState.CANCELLED)
+
+def _published(site: JobSite, watch: JobWatch) -> set[RowRange]:
+    """What lies in the log of the rows after those told to be published."""
+    if watch.before is None:
+        return set()
+    topic = site.topics.requests(site.spec.model)
+    positions = watch.progress.positions
+    return published_since(site.connection, topic, positions, site.spec)
 
 
 def _check_unchanged(spec: JobSpec) -> None:

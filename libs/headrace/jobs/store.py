@@ -60,6 +60,7 @@ class Replacing:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._is_put = False
         with reachable(url):
             self._system, self._path = url_to_fs(url)
             self._system.makedirs(self._system._parent(self._path), exist_ok=True)  # noqa: SLF001 - fsspec has no public name for it
@@ -70,8 +71,12 @@ class Replacing:
         with reachable(self._url):
             self.file.close()
             self._system.mv(self._beside, self._path)
+        self._is_put = True
 
     def drop(self) -> None:
+        """Without effect once it was put."""
+        if self._is_put:
+            return
         with reachable(self._url):
             self.file.close()
             self._system.rm(self._beside)
