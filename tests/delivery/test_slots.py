@@ -231,6 +231,24 @@ def test_an_answer_to_the_last_question_does_not_answer_the_one_that_waits() -> 
     assert desk.scheduler.queue == {}
 
 
+def test_where_answers_take_longer_than_our_patience_the_first_one_counts() -> None:
+    """§6.3: nothing was sent since the first question, so the answer to it is as good
+    as that to the newest, which would be late again."""
+    desk = a_desk()
+    (batch,) = send(desk, 0)
+    desk.ended(batch.write, None)
+    desk.let_pass(3 * SECOND)
+    assert syncs(desk) == [1, 2, 3, 4, 5]
+
+    desk.report(0, k=2, held=[])
+    (again,) = batches_in(desk.tick())
+    for late in (3, 4, 5):
+        desk.report(0, k=late, held=[])
+
+    assert desk.scheduler.slots[0].held == (again.dispatch.batch,)
+    assert desk.scheduler.queue == {}
+
+
 def test_a_batch_that_a_report_does_not_name_is_tried_again() -> None:
     """§6.3 ◆: never arrived, or refused; its done, if any, was read before."""
     desk = a_desk(cap=2)

@@ -44,6 +44,10 @@ class Slot:
         """The sync ``k`` is still to be written."""
 
         self.k = 0
+        self.k_counts = 0
+        """The first sync since the last batch: whoever answers it, or a later one, has
+        read every batch that was sent."""
+
         self.asked_at_us = 0
         self.held: dict[str, Flight] = {}
         self.done: dict[str, None] = {}

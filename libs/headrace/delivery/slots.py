@@ -82,7 +82,8 @@ class Slots:
         if is_new:
             self._replace(slot, report.incarnation, now_us)
         slot.is_draining = report.draining
-        if (report.epoch, report.former, report.k) != (epoch, former, slot.k):
+        is_ours = (report.epoch, report.former) == (epoch, former)
+        if not is_ours or report.k < slot.k_counts:
             if is_new:
                 self._ask_newcomer(slot, now_us)
             return
@@ -90,6 +91,7 @@ class Slots:
         # its way to a usable slot is in no report, so that one is not counted.
         if not slot.is_usable:
             slot.is_usable = True
+            slot.must_ask = False
             self._count(slot, report.held, now_us)
 
     def done(self, done: Done, offset: int, now_us: int) -> None:
@@ -140,13 +142,16 @@ class Slots:
             self.ask(slot, now_us)
 
     def ask(self, slot: Slot, now_us: int) -> None:
-        """ASKED: nothing is sent to the slot until it has answered a new sync. Answers
-        to earlier ones count no more from here on, also while the new one waits."""
-        slot.is_usable = False
+        """ASKED: nothing is sent to the slot until it has answered a sync from behind
+        all that was. Asked again, an answer to any of them counts: where each takes
+        longer than our patience, the answer to the newest would always be late."""
         slot.asked_at_us = now_us
         if not slot.must_ask:
             slot.k += 1
             slot.must_ask = not slot.has_left
+        if slot.is_usable:
+            slot.is_usable = False
+            slot.k_counts = slot.k
 
     def flush(self, epoch: int, now_us: int) -> None:
         """Write the syncs that are due."""
