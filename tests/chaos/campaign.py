@@ -11,7 +11,7 @@ from typing import Any
 from headrace.audit import Kind
 from tests.chaos.clients import Clients
 from tests.chaos.faults import Fault
-from tests.chaos.history import breaches, tally
+from tests.chaos.history import GRACE_US, breaches, tally
 from tests.chaos.stand import Stand
 
 __all__ = ["Verdict", "campaign"]
@@ -55,9 +55,11 @@ def campaign(
     faults: Sequence[Fault],
     *,
     requests: int,
+    grace_us: int = GRACE_US,
     say: Callable[[str], None] = print,
 ) -> Verdict:
-    """Ask ``requests`` at least, and go on until the last of ``faults`` is over."""
+    """Ask ``requests`` at least, and go on until the last of ``faults`` is over.
+    ``grace_us``: how long after its time limit a request must have its answer."""
     began = time.time()
     first_window = len(stand.windows)
     clients = Clients(stand.urls, seed)
@@ -76,6 +78,6 @@ def campaign(
     return Verdict(
         len(clients.asks),
         tally(clients.asks),
-        breaches(clients.asks, stand.windows[first_window:]),
+        breaches(clients.asks, stand.windows[first_window:], grace_us),
         json.loads(audit.stdout),
     )

@@ -61,9 +61,11 @@ class Window:
     """Its connections ended with it."""
 
 
-def breaches(asks: Sequence[Ask], windows: Sequence[Window]) -> list[str]:
+def breaches(
+    asks: Sequence[Ask], windows: Sequence[Window], grace_us: int = GRACE_US
+) -> list[str]:
     """A sentence for each way in which the promise was broken."""
-    found = [text for ask in asks for text in _breaches_of(ask, windows)]
+    found = [text for ask in asks for text in _breaches_of(ask, windows, grace_us)]
     return [*found, *_unsettled_keys(asks)]
 
 
@@ -81,7 +83,7 @@ def _way(ask: Ask) -> str:
     return "right" if ask.is_right else "wrong"
 
 
-def _breaches_of(ask: Ask, windows: Sequence[Window]) -> Iterable[str]:
+def _breaches_of(ask: Ask, windows: Sequence[Window], grace_us: int) -> Iterable[str]:
     name = f"request {ask.number} to {ask.model} by ingress {ask.ingress}"
     met = [
         window
@@ -106,7 +108,7 @@ def _breaches_of(ask: Ask, windows: Sequence[Window]) -> Iterable[str]:
         for window in met
     )
     took_us = ask.ended_us - ask.sent_us - stopped_us - ask.lag_us
-    if took_us > ask.limit_us + GRACE_US:
+    if took_us > ask.limit_us + grace_us:
         yield (
             f"{name}: {_way(ask)} after {_ms(took_us)}, which counts no pause of its "
             f"ingress, with a limit of {_ms(ask.limit_us)}"

@@ -51,7 +51,9 @@ class Recovery:
         ) / 1000
 
 
-def watch(stand: Stand, kind: Kind, slot: int = 0) -> Recovery:
+def watch(
+    stand: Stand, kind: Kind, slot: int = 0, *, limit_ms: int = LIMIT_MS
+) -> Recovery:
     """Strike once under load, and ask on until all processes are ready again."""
     struck_us = over_us = 0
 
@@ -62,7 +64,7 @@ def watch(stand: Stand, kind: Kind, slot: int = 0) -> Recovery:
         over_us = now_us()
         stand.await_ready()
 
-    asks = under_load(stand, strike)
+    asks = under_load(stand, strike, limit_ms)
     return Recovery(struck_us, over_us, asks)
 
 
