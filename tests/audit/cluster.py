@@ -44,13 +44,17 @@ from headrace.wire import (
     BatchedOutput,
     BatchStamp,
     Compatibility,
+    Heartbeat,
     NewRequest,
     Outgoing,
     RequestEncoder,
+    Role,
     RunFacts,
+    ServiceState,
     base_topics,
     dead_letter,
     encode_completion,
+    encode_json,
     encode_refusals,
     encode_replies,
     model_topics,
@@ -137,6 +141,12 @@ class Cluster:
         body = encode_replies(a_batch(*request_ids), members, [output], FACTS)
         outgoing = Outgoing(None, PROTOBUF_HEADERS, body)
         self.write(self.topics.replies, partition, outgoing)
+
+    def beat(self, ingress: int) -> None:
+        """A heartbeat of the ingress; its process stays the same."""
+        heartbeat = Heartbeat(Role.INGRESS, ingress, "a" * 32, ServiceState.READY)
+        outgoing = Outgoing(f"ingress/{ingress}".encode(), [], encode_json(heartbeat))
+        self.write(self.topics.status, 0, outgoing)
 
     def refuse(self, request_id: str, source: Source) -> None:
         terminal = Terminal(

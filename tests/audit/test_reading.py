@@ -8,7 +8,7 @@ import pytest
 
 from headrace.audit import AuditLimits, Kind, Report, reading
 from headrace.broker import TopicPartition
-from headrace.domain import Priority, Source
+from headrace.domain import Priority, ReplyAddress, Source
 from headrace.wire import Outgoing
 from tests.audit.cluster import MODEL, Cluster
 
@@ -75,10 +75,15 @@ def test_every_kind_of_fault_is_found_with_its_id(cluster: Cluster) -> None:
     cluster.refuse("both", both)
     cluster.answer("both")
     cluster.ask("late", limit_ms=SHORT_MS)
+    cluster.beat(1)
+    other = ReplyAddress(cluster.address.topic, 1)
+    cluster.ask("overtaken", limit_ms=SHORT_MS, reply_to=other)
     early = cluster.ask("early")
     cluster.commit(early, epoch=7)
     cluster.pass_time(TIME_MS)
     cluster.answer("late", "early")
+    cluster.beat(1)
+    cluster.answer("overtaken", partition=1)
     cluster.commit(early, above=0)
 
     report = cluster.audit()
@@ -88,8 +93,9 @@ def test_every_kind_of_fault_is_found_with_its_id(cluster: Cluster) -> None:
         Kind.DIFFERING: ["two"],
         Kind.LATE: ["both", "late"],
         # Whatever lies below the offset, settled later or never.
-        Kind.COMMITTED_PAST: ["lost", "elsewhere", "late", "early"],
+        Kind.COMMITTED_PAST: ["lost", "elsewhere", "late", "overtaken", "early"],
     }
+    assert report.counts.overtaken == 1
     assert (report.counts.rounded, report.counts.duplicates) == (1, 3)
     assert report.counts.commits_back == 1
     past = [each for each in report.findings if each.kind is Kind.COMMITTED_PAST]

@@ -28,6 +28,7 @@ from headrace.audit.events import (
     Resulted,
 )
 from headrace.audit.findings import Findings
+from headrace.audit.late import LateAnswers
 from headrace.audit.limits import AuditLimits
 from headrace.audit.report import Counts, Kind, Report, Suspect
 from headrace.domain import Reason, ReplyAddress, Source, is_final
@@ -107,6 +108,7 @@ class Audit:
         self._dead_letters = Counter[str]()
         self._findings = Findings(limits.findings_max)
         self._is_truncated = False
+        self._late = LateAnswers()
 
     @property
     def unsettled(self) -> int:
@@ -136,6 +138,10 @@ class Audit:
         self._latest[partition] = instant_us
         heappush(self._waiting, (instant_us, rank, place, event))
 
+    def heard(self, at_us: int, ingress: int | None, instance: str = "") -> None:
+        """As :meth:`headrace.audit.late.Lives.heard`."""
+        self._late.lives.heard(at_us, ingress, instance)
+
     def cut(self, partition: Partition, begins_us: int, *, is_address: bool) -> None:
         """Retention has removed what this partition of evidence held before
         ``begins_us``. ``is_address``: only answers addressed to it lay there."""
@@ -161,6 +167,7 @@ class Audit:
             for life in lives:
                 if life.settled_us is None:
                     self._close(life, read_to_us)
+        self._counts.overtaken = self._late.judge(self._findings)
         counts = msgspec.structs.replace(
             self._counts,
             rounded=len(excused),
@@ -315,10 +322,7 @@ class Audit:
             self._counts.successes += 1
         deadline_us = life.asked.deadline_us
         if deadline_us is not None and at_us > deadline_us + self._limits.grace_us:
-            late_ms = (at_us - deadline_us) / 1000
-            self._findings.add(
-                Kind.LATE, life.asked, f"answered {late_ms:.0f} ms after its deadline"
-            )
+            self._late.add(life.asked, deadline_us, at_us)
 
     def _bury(self, event: DeadLettered) -> None:
         life = self._at.get(event.source)

@@ -33,7 +33,9 @@ from headrace.domain import Source, Tensor
 from headrace.errors import UndecodableRecord
 from headrace.wire import (
     Announcement,
+    Heartbeat,
     Record,
+    Role,
     TopicKind,
     Topics,
     decode_json,
@@ -60,6 +62,7 @@ _EVIDENCE = frozenset(
         TopicKind.DEAD_LETTERS,
     }
 )
+_INGRESS = f"{Role.INGRESS}/".encode()
 _ADDRESSES = frozenset({TopicKind.REPLIES, TopicKind.RESULTS})
 
 
@@ -163,6 +166,9 @@ class _Reading:
         return max(newest_us, now_us - CLOCK_US_MAX)
 
     def _take(self, record: Record) -> None:
+        if self._topics.kind_of(record.topic) is TopicKind.STATUS:
+            self._hear(record)
+            return
         partition = TopicPartition(record.topic, record.partition)
         if partition in self._begins:
             self._begins.remove(partition)
@@ -181,6 +187,16 @@ class _Reading:
             return
         if event is not None:
             self._judge.take(event)
+
+    def _hear(self, record: Record) -> None:
+        if not (record.key or b"").startswith(_INGRESS):
+            self._judge.heard(record.timestamp_us, None)
+            return
+        try:
+            heartbeat = decode_json(Heartbeat, record)
+        except UndecodableRecord:
+            return  # whoever it was
+        self._judge.heard(record.timestamp_us, heartbeat.slot, heartbeat.instance)
 
     def _cut(self, partition: TopicPartition, begins_us: int) -> None:
         kind = self._topics.kind_of(partition.topic)

@@ -19,7 +19,8 @@ class Kind(StrEnum):
     DIFFERING = "differing"
     """Two successes that say different things."""
     LATE = "late"
-    """Its first answer came later than that, or an error stands beside a success."""
+    """Its first answer came later than that, and nobody is known to have ended it in
+    time; or an error stands beside a success."""
     COMMITTED_PAST = "committed_past"
     """The lane group committed an offset above it while it had no evidence."""
 
@@ -56,6 +57,10 @@ class Counts(msgspec.Struct):
 
     refusals: dict[str, int] = {}
     """Ids whose first answer is an error, by its reason."""
+
+    overtaken: int = 0
+    """Ids whose first answer came later than their deadline, by which the ingress where
+    they waited, which ran all the time, had answered 504 by itself. Nobody saw it."""
 
     dead_letters: dict[str, int] = {}
     cancelled: int = 0
