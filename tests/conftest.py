@@ -4,9 +4,15 @@ import os
 from collections.abc import Iterator
 from uuid import uuid4
 
+import hypothesis
 import pytest
 
 from headrace.embedded import EmbeddedKafka, KafkaSettings
+
+# The same examples in every run, so that nobody's change fails on the next one's luck;
+# --hypothesis-profile=default looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from hypothesis import Phase, settings
 
-settings.register_profile("verdict", phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "verdict", phases=[Phase.explicit, Phase.generate], derandomize=True
+)

@@ -200,6 +200,24 @@ def test_no_batch_passes_a_more_urgent_one_unless_its_share_is_owed(
         assert not passed or is_paid_first(sent)
 
 
+def test_a_bulk_run_takes_a_fifth_of_what_online_requests_can_stand() -> None:
+    """I12: 1 + 3 ms a row, bounded a quarter higher, within 0.2 * (50 ms without the hops)."""
+    versions = (
+        a_version(slots=frozenset({0})),
+        a_version("bulk", slots=frozenset({0}), max_batch=16, beta_us=3 * MS),
+    )
+    room = Room(*versions, slots=1, settings=EAGER)
+    online = a_request(limit_us=50 * MS)
+    backlog = [
+        a_request(model="bulk", priority=Priority.BULK, at_us=60 * MS, limit_us=None)
+        for _ in range(8)
+    ]
+    room.run([online, *backlog])
+
+    bulk = [sent for sent in room.sent if sent.priority == Priority.BULK]
+    assert [len(sent.dispatch.requests) for sent in bulk] == [2, 2, 2, 2]
+
+
 @given(
     histories(limits_ms=(50,), models=("m",)),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3)), min_size=1, max_size=30),

@@ -5,18 +5,21 @@ Whoever changes a line that is named here changes the bug with it.
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.scheduling.planting import run_tests
+
 ROOT = Path(__file__).parents[2]
 CORE = Path("libs/headrace/scheduling")
+# Forty interpreters that import pytest and Hypothesis would take most of the time.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pytest", "hypothesis.internal.conjecture.engine"])
 
 
 class Bug(NamedTuple):
@@ -316,21 +319,14 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     assert text.count(bug.right) == 1, "the list is behind the code"
     module.write_text(text.replace(bug.right, bug.wrong))
 
-    found = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
-            *(f"tests/scheduling/{bug.noticed_by}", "--timeout", "60"),
-            "--hypothesis-profile=verdict",
-        ],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "libs")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = tmp_path / "told"
+    run = FORKS.Process(target=run_tests, args=(bug.noticed_by, tmp_path, told))
+    run.start()
+    run.join()
 
-    assert found.returncode == 1, found.stdout[-2000:]
-    assert " failed" in found.stdout
+    found = told.read_text()
+    assert run.exitcode == pytest.ExitCode.TESTS_FAILED, found[-2000:]
+    assert " failed" in found
 
 
 def test_the_list_of_what_holds_names_tests_that_say_so() -> None:
