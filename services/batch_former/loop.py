@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
@@ -21,7 +20,7 @@ from headrace.delivery.events import (
     Ticked,
     WriteEnded,
 )
-from headrace.lifecycle import Heartbeat, Pulse
+from headrace.lifecycle import DrainFlag, Heartbeat, Pulse
 from headrace.telemetry import get_log
 from services.batch_former.acting import Acting
 from services.batch_former.inbox import Channel, Inbox
@@ -123,7 +122,7 @@ class Loop:
         self._fenced_at_us: list[int] = []
         self._drain_until_us: int | None = None
 
-    def run(self, drain: threading.Event) -> None:
+    def run(self, drain: DrainFlag) -> None:
         """Until ``drain`` is set and every lane is left, or its time is over.
 
         Raises :class:`Fenced`, and whatever ended one of the threads.

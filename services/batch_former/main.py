@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-import threading
 import uuid
 from functools import partial
 from typing import NoReturn
@@ -29,6 +28,7 @@ from headrace.errors import BusError, OffsetOutOfRange, SetupError
 from headrace.lifecycle import (
     BEATS,
     STATUS_PARTITION,
+    DrainFlag,
     ExitCode,
     Health,
     Heartbeat,
@@ -113,7 +113,7 @@ def main() -> NoReturn:
     )
 
 
-def serve(settings: FormerSettings, slot: int, asked: threading.Event) -> ExitCode:
+def serve(settings: FormerSettings, slot: int, asked: DrainFlag) -> ExitCode:
     """Form batches until ``asked`` to drain."""
     configure_logs(settings.log, service="batch_former", slot=slot)
     end_with_any_thread()
@@ -185,7 +185,7 @@ class _Former:
         self._acting = self._make_acting(admin)
         self._intake = self._make_intake(admin)
 
-    def run(self, asked: threading.Event) -> None:
+    def run(self, asked: DrainFlag) -> None:
         loop = Loop(
             self._inbox,
             self._lanes,

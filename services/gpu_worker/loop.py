@@ -49,7 +49,7 @@ from headrace.domain import (
     Refused,
     Reported,
 )
-from headrace.lifecycle import Health, Pulse
+from headrace.lifecycle import DrainFlag, Health, Pulse
 from headrace.telemetry import Log, WorkerMetrics
 from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import BatchFetched, Fetcher
@@ -135,7 +135,7 @@ class Loop:
         jobs = list(self._jobs.values())
         return {job.runnable for job in jobs if job.runnable is not None}
 
-    def run(self, drain: threading.Event) -> WorkerExit:
+    def run(self, drain: DrainFlag) -> WorkerExit:
         now_us = self._clock.now_us()
         drained_by_us: int | None = None
         while drained_by_us is None or now_us < drained_by_us:

@@ -7,7 +7,6 @@ import asyncio
 import os
 import resource
 import socket
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, Protocol
@@ -31,6 +30,7 @@ from headrace.domain import ReplyAddress
 from headrace.errors import BusError, SetupError
 from headrace.lifecycle import (
     BEATS,
+    DrainFlag,
     ExitCode,
     Health,
     Heartbeat,
@@ -105,7 +105,7 @@ def main() -> NoReturn:
     )
 
 
-def serve(settings: IngressSettings, slot: int, asked: threading.Event) -> ExitCode:
+def serve(settings: IngressSettings, slot: int, asked: DrainFlag) -> ExitCode:
     """Serve until ``asked`` to drain."""
     configure_logs(settings.log, service="ingress", slot=slot)
     end_with_any_thread()
@@ -228,7 +228,7 @@ class _Ingress:
             keep=self._kept.keeper.send,
         )
 
-    async def run(self, asked: threading.Event) -> None:
+    async def run(self, asked: DrainFlag) -> None:
         self._loop = asyncio.get_running_loop()
         threads = self._threads()
         for thread in threads:
@@ -302,7 +302,7 @@ class _Ingress:
     def _reader(self) -> KafkaReader:
         return KafkaReader(self._connection)
 
-    async def _turn(self, asked: threading.Event) -> None:
+    async def _turn(self, asked: DrainFlag) -> None:
         """What the loop does by the clock."""
         sweep_at_us = 0
         while True:

@@ -60,5 +60,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def platform(
     models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Platform]:
-    with running(models, tmp_path_factory.mktemp("up"), "--ingress", "2") as started:
+    folder = tmp_path_factory.mktemp("up")
+    shut_shortly = {"HEADRACE_RUNS__BREAKER_US": "1500000"}
+    with running(models, folder, "--ingress", "2", environment=shut_shortly) as started:
         yield started

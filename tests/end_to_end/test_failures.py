@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -18,15 +14,9 @@ import psutil
 import pytest
 
 from services.ctl.client import infer_request
-from tests.end_to_end.platforms import (
-    Platform,
-    Wire,
-    eventually,
-    outputs_of,
-    running,
-)
+from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
 from tests.models import graphs
-from tests.models.folders import put_simulated, put_version
+from tests.models.folders import put_version
 
 pytestmark = pytest.mark.kafka
 
@@ -171,41 +161,8 @@ def await_calm(platform: Platform) -> None:
         eventually(lambda: answers(platform))
 
 
-def test_a_stop_drains_what_was_accepted_and_ends_in_time(tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    put_simulated(models, "slow", "1", alpha_ms=700, max_batch=4)
-    data = tmp_path / "data"
-    with running(models, tmp_path, data=data) as platform, ExitStack() as stack:
-        row = infer_request({"X": np.ones((1, 4), np.float32)})
-        headers = [f"{name}: {value}" for name, value in row.headers.items()]
-        wires = [
-            stack.enter_context(closing(Wire(platform.url, "slow"))) for _ in range(8)
-        ]
-        for wire in wires:
-            wire.send(row.body, *headers)
-        eventually(lambda: platform.stats("slow")[1] > 0)
-        pids = [pid for group in platform.document.pids.values() for pid in group]
-
-        began = time.monotonic()
-        # From another shell, as an operator does.
-        down = subprocess.run(
-            [sys.executable, "-m", "services.ctl", "down", "--data", str(data)],
-            check=False,
-        )
-        status = platform.process.wait(1)
-        took_s = time.monotonic() - began
-        statuses = [answer and answer[0] for answer in (w.answer() for w in wires)]
-
-    assert (down.returncode, status) == (0, 0)
-    assert took_s < 20
-    assert statuses == [200] * 8
-    assert not any(psutil.pid_exists(pid) for pid in pids)
-
-
-def test_children_end_with_their_supervisor(tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    put_version(models, "echo", "1", graphs.identity("INT64"))
-    with running(models, tmp_path) as platform:
-        pids = [pid for group in platform.document.pids.values() for pid in group]
-        platform.process.kill()
-        eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 30)
+def test_children_end_with_their_supervisor(sturdy: Platform) -> None:
+    """The last test of ``sturdy``."""
+    processes = psutil.Process(sturdy.process.pid).children(recursive=True)
+    sturdy.process.kill()
+    eventually(lambda: not any(each.is_running() for each in processes), 30)

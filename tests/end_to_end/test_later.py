@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -11,7 +16,7 @@ import psutil
 import pytest
 
 from services.ctl.client import infer_request
-from tests.end_to_end.platforms import Platform, outputs_of, running
+from tests.end_to_end.platforms import Platform, Wire, eventually, outputs_of, running
 from tests.models.folders import put_simulated
 
 pytestmark = pytest.mark.kafka
@@ -130,11 +135,22 @@ def test_a_wait_that_is_no_number_of_seconds_is_refused(
     assert "wait must be" in answer.json()["error"]
 
 
-def test_answers_outlive_every_process(tmp_path: Path) -> None:
-    """Of two requests one is answered, one queued when all is killed."""
-    models, data = tmp_path / "models", tmp_path / "data"
-    put_simulated(models, "slow", "1", alpha_ms=1500, max_batch=1)
-    with running(models, tmp_path, data=data) as platform:
+@dataclass
+class SecondLife:
+    platform: Platform
+    data: Path
+    asked: list[str]
+    """Requests of the first life; the first of them was answered in it."""
+    answered: bytes
+
+
+@pytest.fixture(scope="module")
+def second_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondLife]:
+    """A platform on the data of one of which every process was killed."""
+    folder = tmp_path_factory.mktemp("lives")
+    models, data = folder / "models", folder / "data"
+    put_simulated(models, "slow", "1", alpha_ms=500, max_batch=1)
+    with running(models, folder, data=data) as platform:
         paths = [ask(platform, "slow/infer") for _ in range(3)]
         early = platform.client.get(f"{platform.url}{paths[0]}?wait=20")
         assert early.status_code == 200
@@ -145,8 +161,50 @@ def test_answers_outlive_every_process(tmp_path: Path) -> None:
                 process.kill()
         psutil.wait_procs(processes, 10)
 
-    with running(models, tmp_path, data=data) as platform:
-        for path in paths:
-            late = platform.client.get(f"{platform.url}{path}?wait=30")
-            assert late.status_code == 200
-            assert late.content == early.content
+    with running(models, folder, data=data) as platform:
+        yield SecondLife(platform, data, paths, early.content)
+
+
+def test_answers_outlive_every_process(second_life: SecondLife) -> None:
+    """One was answered, one ran, one was queued when all was killed."""
+    url = second_life.platform.url
+    for path in second_life.asked:
+        late = second_life.platform.client.get(f"{url}{path}?wait=30")
+        assert late.status_code == 200
+        assert late.content == second_life.answered
+
+
+def test_a_stop_drains_what_was_accepted_and_ends_in_time(
+    second_life: SecondLife,
+) -> None:
+    """The last test of ``second_life``."""
+    platform = second_life.platform
+    row = infer_request({"X": np.ones((1, 4), np.float32)})
+    headers = [f"{name}: {value}" for name, value in row.headers.items()]
+    with ExitStack() as stack:
+        wires = [
+            stack.enter_context(closing(Wire(platform.url, "slow"))) for _ in range(4)
+        ]
+        ran = platform.stats("slow")[1]
+        for wire in wires:
+            wire.send(row.body, *headers)
+        eventually(lambda: platform.stats("slow")[1] > ran)
+        pids = [pid for group in platform.document.pids.values() for pid in group]
+
+        began = time.monotonic()
+        # From another shell, as an operator does.
+        down = subprocess.run(
+            [
+                *(sys.executable, "-m", "services.ctl"),
+                *("down", "--data", str(second_life.data)),
+            ],
+            check=False,
+        )
+        status = platform.process.wait(1)
+        took_s = time.monotonic() - began
+        statuses = [answer and answer[0] for answer in (w.answer() for w in wires)]
+
+    assert (down.returncode, status) == (0, 0)
+    assert took_s < 20
+    assert statuses == [200] * 4
+    assert not any(psutil.pid_exists(pid) for pid in pids)

@@ -1,5 +1,6 @@
 """What only a process of its own can show."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from headrace.telemetry import IngressMetrics, MetricsRegistry
 from headrace.testing import ManualClock
 
 START = """
+import sys
 import threading
+import time
 from headrace.errors import BusTimeout, SetupError
 from headrace.lifecycle import *
 from headrace.telemetry import LogSettings, configure_logs
@@ -44,12 +47,23 @@ def thread():
     one = threading.Thread(target=break_, name="reader")
     one.start()
     one.join()
-    asked.wait(10)
+    await_drain()
     return ExitCode.OK
 
 def drain():
     print("up", flush=True)
-    return ExitCode.OK if asked.wait(10) else ExitCode.STALLED
+    return ExitCode.OK if await_drain() else ExitCode.STALLED
+
+def await_drain():
+    until = time.monotonic() + 10
+    while not asked.is_set() and time.monotonic() < until:
+        time.sleep(0.01)
+    return asked.is_set()
+
+def outlast():
+    print("up", flush=True)
+    sys.stdin.read()
+    return ExitCode.OK if asked.is_set() else ExitCode.STALLED
 
 """
 
@@ -95,6 +109,22 @@ def test_a_signal_asks_to_drain(number: signal.Signals) -> None:
     assert process.stdout
     assert process.stdout.readline() == "up\n"
     process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == ExitCode.OK
+
+
+def test_signals_upon_signals_ask_to_drain() -> None:
+    """A handler that interrupts another in the middle waits for nothing of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START + "run_to_exit(outlast)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    for number in (signal.SIGTERM, signal.SIGINT) * 20_000:
+        os.kill(process.pid, number)
     process.communicate(timeout=30)
     assert process.returncode == ExitCode.OK
 

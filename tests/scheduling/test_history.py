@@ -201,7 +201,7 @@ def test_no_batch_passes_a_more_urgent_one_unless_its_share_is_owed(
 
 
 def test_a_bulk_run_takes_a_fifth_of_what_online_requests_can_stand() -> None:
-    """I12: 1 + 3 ms a row, bounded a quarter higher, within 0.2 * (50 ms without the hops)."""
+    """I12: 1 + 3 ms a row, bounded a quarter higher, in a fifth of 50 ms."""
     versions = (
         a_version(slots=frozenset({0})),
         a_version("bulk", slots=frozenset({0}), max_batch=16, beta_us=3 * MS),

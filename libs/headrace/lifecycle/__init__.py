@@ -12,7 +12,7 @@ from headrace.lifecycle.heartbeat import (
 from headrace.lifecycle.interpreter import configure_interpreter
 from headrace.lifecycle.probes import ProbeServer, answer_probe
 from headrace.lifecycle.settings import AdminSettings, BusSettings, read_settings
-from headrace.lifecycle.signals import drain_on_signals
+from headrace.lifecycle.signals import DrainFlag, drain_on_signals
 from headrace.lifecycle.watchdog import Watchdog
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "STATUS_PARTITION",
     "AdminSettings",
     "BusSettings",
+    "DrainFlag",
     "ExitCode",
     "Health",
     "Heartbeat",

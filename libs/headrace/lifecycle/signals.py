@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import signal
-import threading
 from types import FrameType
 
-__all__ = ["drain_on_signals"]
+__all__ = ["DrainFlag", "drain_on_signals"]
 
 
-def drain_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set, however often they come."""
-    asked = threading.Event()
+class DrainFlag:
+    """Set once for good, by whatever thread or signal handler.
+
+    No ``threading.Event``: its lock cannot be taken again by a handler that interrupts
+    another one in the middle of ``set``, and the main thread would stand still.
+    """
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+
+def drain_on_signals() -> DrainFlag:
+    """A flag that SIGTERM and SIGINT set, however often they come."""
+    asked = DrainFlag()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         asked.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -24,7 +23,7 @@ from headrace.delivery.events import (
     WriteEnded,
 )
 from headrace.domain import HopsMeasured
-from headrace.lifecycle import Heartbeat, Pulse
+from headrace.lifecycle import DrainFlag, Heartbeat, Pulse
 from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.testing import ManualClock
 from headrace.wire import Topics
@@ -124,7 +123,7 @@ class Surroundings:
 class Script(Inbox[Message]):
     """Messages turn by turn, each after so much time; then SIGTERM."""
 
-    def __init__(self, clock: ManualClock, drain: threading.Event) -> None:
+    def __init__(self, clock: ManualClock, drain: DrainFlag) -> None:
         super().__init__()
         self._clock = clock
         self._drain = drain
@@ -149,7 +148,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
-        self.drain = threading.Event()
+        self.drain = DrainFlag()
         self.script = Script(self.clock, self.drain)
         self.around = Surroundings()
         self.lanes = Lanes()
