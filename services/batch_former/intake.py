@@ -113,7 +113,8 @@ class Intake:
         )
         if read is not None:
             lane, _ = self._topics.lane_and_priority(read.source.partition)
-            self._measuring.requests_read(lane, read.arrived_us, now_us)
+            owned = self._lanes.owned[lane]
+            self._measuring.requests_read(lane, read, owned.taken_us, now_us)
 
     def take_early(self, now_us: int, *, models_changed: bool = False) -> None:
         """Read anew what may have been early, when it is time."""

@@ -16,9 +16,16 @@ class OwnedLane:
     ownership of the same lane."""
 
     def __init__(
-        self, lane: int, term: int, core: Lane, scheduler: BatchFormer
+        self,
+        lane: int,
+        term: int,
+        core: Lane,
+        scheduler: BatchFormer,
+        *,
+        taken_us: int,
     ) -> None:
         self.lane = lane
+        self.taken_us = taken_us
         self.term = term
         self.core = core
         self.scheduler = scheduler

@@ -351,7 +351,8 @@ class _Former:
             scheduler=scheduler,
             limits=self._settings.lane_limits,
         )
-        return OwnedLane(lane, term, core, scheduler)
+        now_us = self._clock.now_us()
+        return OwnedLane(lane, term, core, scheduler, taken_us=now_us)
 
     def _lead(self) -> bool:
         """Join the group once lanes can be served: their models are known, time can

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.delivery.decisions import WriteBatch
-from headrace.domain import DeadLetter, Done, HopsMeasured, Reason, Request, Terminal
+from headrace.domain import (
+    DeadLetter,
+    Done,
+    HopsMeasured,
+    Priority,
+    Reason,
+    Request,
+    Terminal,
+)
 from headrace.telemetry import FormerMetrics, LogEvent, ProcessMetrics, get_log
 from headrace.wire import Topics
 
@@ -23,6 +31,7 @@ HOPS_US = 2_000_000
 """What was measured longer ago no longer counts: a hop that looked too long for any
 deadline would keep away the requests by which it could be measured anew."""
 HOP_US_MAX = 250_000
+"""A hop that took longer was a stall of a process, and counts as this one."""
 AHEAD_QUANTILE = 0.9
 """Of the way to a worker and back, by which the next batch leaves before a run ends.
 A batch that comes late lets the device idle, one that leaves early binds its members
@@ -129,10 +138,19 @@ class Measuring:
             ahead_us=2 * _quantile(control, AHEAD_QUANTILE),
         )
 
-    def requests_read(self, lane: int, appended_us: int, now_us: int) -> None:
-        """Once per batch of records read, with the arrival of its last one."""
+    def requests_read(
+        self, lane: int, last: Request, taken_us: int, now_us: int
+    ) -> None:
+        """Once per batch of records read, with its last request.
+
+        What lay in the log when the lane was taken, and bulk, which waits there until
+        there is room for it, waited for other things than the way.
+        """
+        if last.priority == Priority.BULK or last.arrived_us < taken_us:
+            return
         waits = self._waits.setdefault(lane, deque(maxlen=HOPS_KEPT))
-        waits.append(Wait(now_us, max(now_us - appended_us, 0)))
+        wait_us = min(max(now_us - last.arrived_us, 0), HOP_US_MAX)
+        waits.append(Wait(now_us, wait_us))
 
     def request_us(self, lane: int, now_us: int) -> int:
         """From a request's append to the former, the median; 0 when none was read

@@ -13,7 +13,6 @@ import pytest
 from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually, outputs_of
 from tests.end_to_end.test_cases import at_once
-from tests.end_to_end.test_failures import current_pids
 
 pytestmark = pytest.mark.kafka
 
@@ -67,7 +66,7 @@ def test_a_stopped_worker_turns_its_models_not_ready_and_back(
     platform: Platform,
 ) -> None:
     """Case F1: live is not ready, and nobody waits beyond his time limit."""
-    worker = psutil.Process(current_pids(platform, "gpu_worker")[0])
+    worker = psutil.Process(platform.pids("gpu_worker")[0])
     row = infer_request({"X": np.ones((1, 4), np.float32)})
     before = platform.runs_of("quick")
     worker.suspend()

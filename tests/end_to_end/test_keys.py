@@ -14,7 +14,6 @@ import pytest
 from headrace.broker import KafkaConnection, records_since
 from headrace.wire import keyed_id
 from tests.end_to_end.platforms import Platform, eventually
-from tests.end_to_end.test_failures import current_pids
 
 pytestmark = pytest.mark.kafka
 
@@ -128,7 +127,7 @@ def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
 def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
     key = uuid4().hex
     answer = ask(platform.url, key)
-    os.kill(current_pids(platform, "batch_former")[0], signal.SIGKILL)
+    os.kill(platform.pids("batch_former")[0], signal.SIGKILL)
     # Asked at the other ingress as soon as it takes requests in again; the record
     # reaches the former that has to know the key from the log alone.
     later = ask(platform.document.http[1], key, Prefer="respond-async")

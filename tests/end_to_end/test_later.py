@@ -181,6 +181,7 @@ def test_a_stop_drains_what_was_accepted_and_ends_in_time(
     platform = second_life.platform
     row = infer_request({"X": np.ones((1, 4), np.float32)})
     headers = [f"{name}: {value}" for name, value in row.headers.items()]
+    headers.append("headrace-timeout-ms: 20000")
     with ExitStack() as stack:
         wires = [
             stack.enter_context(closing(Wire(platform.url, "slow"))) for _ in range(4)

@@ -64,7 +64,7 @@ class Scene:
     def __init__(self) -> None:
         self.core = Listening()
         scheduler = BatchFormer(SchedulingSettings(), batch_ids=iter(()))
-        self.owned = OwnedLane(0, 1, cast(Lane, self.core), scheduler)
+        self.owned = OwnedLane(0, 1, cast(Lane, self.core), scheduler, taken_us=0)
         self.lanes = Lanes()
         self.lanes.owned[0] = self.owned
         registry = MetricsRegistry()

@@ -193,7 +193,7 @@ class World:
         core.answers = self.answers
         self.cores.append(core)
         scheduler = BatchFormer(SchedulingSettings(), batch_ids=iter(()))
-        return OwnedLane(lane, term, cast(Lane, core), scheduler)
+        return OwnedLane(lane, term, cast(Lane, core), scheduler, taken_us=0)
 
 
 def runs(events: Iterable[Event]) -> list[Event]:

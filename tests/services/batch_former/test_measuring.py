@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 from headrace.delivery.decisions import WriteBatch
-from headrace.domain import Dispatch, HopsMeasured, ReleaseReason
+from headrace.domain import Dispatch, HopsMeasured, Priority, ReleaseReason
 from headrace.telemetry import FormerMetrics, MetricsRegistry, ProcessMetrics
 from headrace.wire import Topics
-from services.batch_former.measuring import Measuring
+from services.batch_former.measuring import HOP_US_MAX, Measuring
 from tests.scheduling.scenes import a_request
 
 
-def test_padding_is_counted_in_tokens() -> None:
-    registry = MetricsRegistry()
-    measuring = Measuring(
+def a_measuring(registry: MetricsRegistry) -> Measuring:
+    return Measuring(
         Topics(),
         FormerMetrics(registry),
         ProcessMetrics(registry),
         HopsMeasured(1000, 1000),
     )
+
+
+def test_a_request_is_on_its_way_from_its_append_to_its_reading() -> None:
+    measuring = a_measuring(MetricsRegistry())
+    for took_us in (1000, 3000, 2000):
+        measuring.requests_read(0, a_request(at_us=50_000), 0, 50_000 + took_us)
+
+    assert measuring.request_us(0, 60_000) == 2000
+    assert measuring.request_us(1, 60_000) == 0
+    assert measuring.request_us(0, 9_000_000) == 0
+
+
+def test_what_waits_in_the_log_for_other_things_than_the_way_tells_nothing() -> None:
+    """What an earlier owner of the lane left behind, and bulk; a stall tells little."""
+    measuring = a_measuring(MetricsRegistry())
+    taken_us, now_us = 10_000_000, 10_001_000
+    left = a_request(at_us=taken_us - 1)
+    bulk = a_request(at_us=taken_us, priority=Priority.BULK, limit_us=None)
+    for last in (left, bulk):
+        measuring.requests_read(0, last, taken_us, now_us)
+    assert measuring.request_us(0, now_us) == 0
+
+    stalled_us = taken_us + 5_000_000
+    measuring.requests_read(0, a_request(at_us=taken_us), taken_us, stalled_us)
+    assert measuring.request_us(0, stalled_us) == HOP_US_MAX
+
+
+def test_padding_is_counted_in_tokens() -> None:
+    registry = MetricsRegistry()
+    measuring = a_measuring(registry)
     dispatch = Dispatch(
         batch="b",
         slot=0,
