@@ -84,6 +84,7 @@ def _app() -> App:
         ("explain", "explain:explain", "Why a batch or a request went as it went."),
         ("show", "show:show", "A request's whole life, with its answer."),
         ("tail", "tail:tail", "The log as it grows, decoded."),
+        ("replay", "replay:replay", "Recorded requests once more, and what changed."),
         ("simulate", "simulate:simulate_pool", "A pool in virtual time, in figures."),
         ("doctor", "doctor:doctor", "What this machine lacks, and how to get it."),
     ):

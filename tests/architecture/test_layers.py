@@ -19,6 +19,7 @@ PURE = [
     "domain",
     "wire",
     "admission",
+    "comparison",
     "scheduling",
     "delivery",
     "rollout",

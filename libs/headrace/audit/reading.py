@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.audit.comparing import are_equal_but_for_rounding
 from headrace.audit.decoding import EventDecoder
 from headrace.audit.events import Committed
 from headrace.audit.joining import Audit
@@ -29,6 +28,7 @@ from headrace.broker import (
     records_at,
     records_since,
 )
+from headrace.comparison import are_equal_but_for_rounding
 from headrace.domain import Source, Tensor
 from headrace.errors import UndecodableRecord
 from headrace.wire import (

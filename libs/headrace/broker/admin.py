@@ -41,6 +41,11 @@ class KafkaAdmin:
         self._grow([one for one in known if there[one.name] < one.partitions], deadline)
         self._await_leaders({one.name: one.partitions for one in topics}, deadline)
 
+    def delete_topic(self, topic: str, timeout_s: float) -> None:
+        """Nothing where it does not exist."""
+        futures = self._client.delete_topics([topic], request_timeout=timeout_s)
+        _settle(futures, "delete topic", ignored="UNKNOWN_TOPIC_OR_PART")
+
     def partitions(self, topic: str, timeout_s: float) -> int:
         return self._partitions(timeout_s, topic).get(topic, 0)
 

@@ -24,20 +24,24 @@ _LOOK_FOR_TOPICS_S: Final = 3.0
 class InOrder:
     """Gives the records of many partitions in the order of their append times.
 
-    ``rank`` orders those of one instant; two of one partition keep their order.
+    ``rank`` orders those of one instant, and, where brokers' clocks may differ, those
+    that are no more than ``apart_us`` apart.
     """
 
-    def __init__(self, rank: Callable[[Record], int]) -> None:
+    def __init__(self, rank: Callable[[Record], int], *, apart_us: int = 0) -> None:
         self._rank = rank
+        self._apart_us = apart_us
         self._waiting: list[tuple[int, int, str, int, int, Record]] = []
 
     def put(self, record: Record) -> None:
+        rank = self._rank(record)
+        instant_us = record.timestamp_us + rank * self._apart_us
         place = record.topic, record.partition, record.offset
-        order = record.timestamp_us, self._rank(record), *place
-        heappush(self._waiting, (*order, record))
+        heappush(self._waiting, (instant_us, rank, *place, record))
 
     def until(self, reached_us: int | None) -> Iterator[Record]:
-        """Those appended before that instant; None: all."""
+        """Those for which nothing that was appended at that instant or later can come
+        before them; None: all."""
         waiting = self._waiting
         while waiting and (reached_us is None or waiting[0][0] < reached_us):
             yield heappop(waiting)[-1]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from headrace.domain import Datatype, ServedVersion, TensorSpec
+from headrace.domain import Datatype, ServedVersion, Tensor, TensorSpec
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_shape, check_size, pack, pack_bytes
 
-__all__ = ["Contents", "read_foreign"]
+__all__ = ["Contents", "raw_inputs", "read_foreign", "read_inputs"]
 
 InputTensor = oip.ModelInferRequest.InferInputTensor
 
@@ -56,12 +56,7 @@ def read_foreign(
 
     Raises :class:`headrace.errors.RequestError`.
     """
-    try:
-        message = oip.ModelInferRequest.FromString(value)
-    except DecodeError as error:
-        raise UndecodableRecord(
-            f"the value is no inference.ModelInferRequest: {error}"
-        ) from error
+    message = _message(value)
     if message.model_name not in ("", model):
         raise RequestError(
             f"the value names model {message.model_name[:120]!r}, but this is the "
@@ -73,6 +68,49 @@ def read_foreign(
     shapes = [shape for shape, _ in ordered]
     tensors = tuple(raw for _, raw in ordered)
     return Contents(served, compatibility(served, shapes, tensors), tensors, message.id)
+
+
+def read_inputs(value: bytes, served: ServedVersion) -> tuple[Tensor, ...]:
+    """The inputs of a value, whichever model it names, raw and in the order of the
+    signature of ``served``, which they fit.
+
+    Raises :class:`headrace.errors.RequestError`, and
+    :class:`headrace.errors.UndecodableRecord` for what is no request.
+    """
+    inputs = _by_name(_message(value), served)
+    return tuple(
+        Tensor(spec.name, spec.datatype, *inputs[spec.name])
+        for spec in served.signature.inputs
+    )
+
+
+def raw_inputs(value: bytes) -> tuple[Tensor, ...]:
+    """The inputs of a value as they stand in it, typed contents as raw ones; nothing is
+    held against a signature.
+
+    Raises :class:`headrace.errors.RequestError`, and
+    :class:`headrace.errors.UndecodableRecord` for what is no request.
+    """
+    message = _message(value)
+    raws = list(message.raw_input_contents)
+    found = []
+    try:
+        for index, each in enumerate(message.inputs):
+            spec = TensorSpec(each.name, Datatype(each.datatype), tuple(each.shape))
+            raw = raws[index] if raws else _typed(spec, each)
+            found.append(Tensor(spec.name, spec.datatype, spec.shape, raw))
+    except (ValueError, IndexError) as error:
+        raise UndecodableRecord(f"no inference.ModelInferRequest: {error}") from error
+    return tuple(found)
+
+
+def _message(value: bytes) -> oip.ModelInferRequest:
+    try:
+        return oip.ModelInferRequest.FromString(value)
+    except DecodeError as error:
+        raise UndecodableRecord(
+            f"the value is no inference.ModelInferRequest: {error}"
+        ) from error
 
 
 def _by_name(

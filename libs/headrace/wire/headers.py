@@ -28,6 +28,7 @@ __all__ = [
     "PROTOBUF_HEADERS",
     "REASON",
     "REDRIVEN",
+    "REPLAY_OF",
     "REPLY_PARTITION",
     "REPLY_TOPIC",
     "REQUEST_HEADERS",
@@ -82,6 +83,8 @@ TEXT = "inf-text"
 ATTEMPT = "inf-attempt"
 SOURCE = "inf-source"
 REDRIVEN = "inf-redriven"
+REPLAY_OF = "inf-replay-of"
+"""Of a request that a replay wrote: where the recorded one lies."""
 OUTPUTS = "inf-outputs"
 """How the client wants its answer, of a request whose answer is kept for it: JSON,
 ``[[name, is binary], ...]``."""

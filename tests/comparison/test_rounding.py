@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.audit.comparing import are_equal_but_for_rounding
+from headrace.comparison import are_equal_but_for_rounding
 from headrace.domain import Datatype, Tensor
 
 BASE = np.linspace(-3, 3, 8)
