@@ -15,7 +15,7 @@ from loadtest.scenario import Mlp, Model, Simulated, Stream
 from loadtest.stream import Prepared
 from services.ctl.client import infer_request
 
-__all__ = ["manifest_of", "prepare", "write_models"]
+__all__ = ["manifest_of", "prepare", "prepare_row", "write_models"]
 
 _INPUT = "x"
 _VARIANTS = 64
@@ -76,7 +76,16 @@ def prepare(stream: Stream, model: Model, seed: int) -> list[Prepared]:
 def _prepared(
     stream: Stream, row: np.ndarray[tuple[int, ...]], model: Model
 ) -> Prepared:
-    request = infer_request({_INPUT: row})
+    # A product of matrices differs in its last bits from batch to batch.
+    end = b"" if isinstance(model, Mlp) else row.tobytes()
+    return prepare_row(stream, _INPUT, row, end)
+
+
+def prepare_row(
+    stream: Stream, name: str, row: np.ndarray[tuple[int, ...]], answer_end: bytes
+) -> Prepared:
+    """A request of this one row, as the input ``name``."""
+    request = infer_request({name: row})
     lines = [
         f"POST /v2/models/{stream.model}/infer HTTP/1.1",
         "host: 127.0.0.1",
@@ -91,8 +100,7 @@ def _prepared(
     if stream.tenant != "default":
         lines.append(f"headrace-tenant: {stream.tenant}")
     wire = "\r\n".join([*lines, "", ""]).encode() + request.body
-    # A product of matrices differs in its last bits from batch to batch.
-    return Prepared(wire, b"" if isinstance(model, Mlp) else row.tobytes())
+    return Prepared(wire, answer_end)
 
 
 def _mlp() -> bytes:
