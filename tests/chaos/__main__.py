@@ -1,4 +1,5 @@
-"""``make chaos``: every kind of fault, over and over, under 10,000 requests."""
+"""``make chaos``: every kind of fault, over and over, under 10,000 requests and 20,000
+bulk items."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ import random
 import secrets
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
+from itertools import count, takewhile
 from pathlib import Path
 
 from tests.chaos.campaign import campaign
@@ -18,7 +22,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--bulk", type=int, default=20_000, help="items beside them")
     parser.add_argument("--rounds", type=int, default=3, help="of every kind of fault")
+    parser.add_argument(
+        "--minutes", type=float, help="so long, in place of a number of rounds"
+    )
     parser.add_argument(
         "--only", type=Kind, action="append", choices=EVERY, help="this kind of fault"
     )
@@ -26,10 +34,21 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     rng = random.Random(options.seed)
     kinds = options.only or EVERY
-    faults = [f for _ in range(options.rounds) for f in one_of_each(rng, kinds)]
+    if options.minutes is None:
+        rounds: Iterable[object] = range(options.rounds)
+    else:
+        ends_at = time.monotonic() + options.minutes * 60
+        rounds = takewhile(lambda _: time.monotonic() < ends_at, count())
+    faults = (fault for _ in rounds for fault in one_of_each(rng, kinds))
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
         with standing(Path(folder), options.seed) as stand:
-            verdict = campaign(stand, options.seed, faults, requests=options.requests)
+            verdict = campaign(
+                stand,
+                options.seed,
+                faults,
+                requests=options.requests,
+                items=options.bulk,
+            )
         if not verdict.is_clean:
             kept = Path(tempfile.mkdtemp(prefix="headrace-chaos-log-")) / "up.log"
             kept.write_bytes((Path(folder) / "up.log").read_bytes())

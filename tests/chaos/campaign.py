@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.audit import Kind
+from tests.chaos.bulk import Bulk
 from tests.chaos.clients import Clients
 from tests.chaos.faults import Fault
 from tests.chaos.history import GRACE_US, breaches, tally
-from tests.chaos.stand import Stand
+from tests.chaos.stand import LANES, Stand
 
 __all__ = ["Verdict", "campaign"]
 
@@ -23,6 +24,7 @@ class Verdict:
 
     asked: int
     ends: dict[str, int]
+    bulk: dict[str, int]
     breaches: list[str]
     audit: dict[str, Any]
 
@@ -37,6 +39,7 @@ class Verdict:
         counts = {name: value for name, value in self.audit["counts"].items() if value}
         lines = [
             f"{self.asked} requests: {self.ends}",
+            *([f"bulk: {self.bulk}"] if self.bulk else ()),
             f"auditor: {counts}, totals {self.audit['totals']}",
             *self.audit["warnings"],
             *self.breaches[:50],
@@ -52,17 +55,20 @@ class Verdict:
 def campaign(
     stand: Stand,
     seed: int,
-    faults: Sequence[Fault],
+    faults: Iterable[Fault],
     *,
     requests: int,
+    items: int = 0,
     grace_us: int = GRACE_US,
     say: Callable[[str], None] = print,
 ) -> Verdict:
-    """Ask ``requests`` at least, and go on until the last of ``faults`` is over.
-    ``grace_us``: how long after its time limit a request must have its answer."""
+    """Ask ``requests`` at least, with ``items`` of bulk work beside them, and go on
+    until the last of ``faults`` is over. ``grace_us``: how long after its time limit a
+    request must have its answer."""
     began = time.time()
     first_window = len(stand.windows)
     clients = Clients(stand.urls, seed)
+    bulk = Bulk(stand.platform.document.bootstrap_servers, seed, items, LANES)
 
     def strike() -> None:
         started = time.monotonic()
@@ -72,12 +78,20 @@ def campaign(
             stand.commit(fault)
         stand.await_ready()
 
-    clients.ask_during(strike, at_least=requests)
+    bulk.start()
+    try:
+        clients.ask_during(strike, at_least=requests)
+    finally:
+        bulk.finish()
     audit = stand.audit(began)
     assert audit.returncode in {0, 1}, audit.stderr
     return Verdict(
         len(clients.asks),
         tally(clients.asks),
-        breaches(clients.asks, stand.windows[first_window:], grace_us),
+        bulk.tally() if items else {},
+        [
+            *breaches(clients.asks, stand.windows[first_window:], grace_us),
+            *bulk.breaches(),
+        ],
         json.loads(audit.stdout),
     )

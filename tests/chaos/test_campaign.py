@@ -28,7 +28,9 @@ FAULTS = (
 def test_nothing_is_lost_nothing_comes_twice_and_nothing_is_silent(
     stand: Stand,
 ) -> None:
-    verdict = campaign(stand, SEED, FAULTS, requests=300, grace_us=BUSY_GRACE_US)
+    verdict = campaign(
+        stand, SEED, FAULTS, requests=300, items=300, grace_us=BUSY_GRACE_US
+    )
 
     print(verdict)
     assert verdict.is_clean, str(verdict)
