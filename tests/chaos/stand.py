@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -131,7 +132,7 @@ class Stand:
         return subprocess.run(
             [
                 *(sys.executable, "-m", "services.ctl", "audit", "--json"),
-                *("--from", f"-{time.time() - since + 1:.0f}s"),
+                *("--from", datetime.fromtimestamp(since - 1, UTC).isoformat()),
                 *("--bootstrap", self.platform.document.bootstrap_servers),
             ],
             capture_output=True,

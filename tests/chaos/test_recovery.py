@@ -37,10 +37,17 @@ def test_the_lane_of_a_killed_former_goes_on(stand: Stand) -> None:
     assert_all_right(seen.asks)
 
 
-def test_restarts_by_turns_fail_no_request(stand: Stand) -> None:
+def test_a_restart_of_everything_by_halves_fails_no_request(stand: Stand) -> None:
+    """Both halves have an ingress, a former and a worker of the first lane."""
+
     def act() -> None:
-        for service in ("ingress", "gpu_worker", "batch_former"):
-            restart_by_turns(stand, service)
+        for half in (0, 1):
+            restart(
+                stand,
+                stand.pids("ingress")[half],
+                stand.pids("batch_former")[half],
+                stand.pids("gpu_worker")[half * LANES],
+            )
 
     asks = under_load(stand, act)
 
@@ -58,14 +65,13 @@ def test_traffic_outlives_its_broker_in_the_same_processes(stand: Stand) -> None
     assert breaches(seen.asks, (), BUSY_GRACE_US) == []
 
 
-def restart_by_turns(stand: Stand, service: str) -> None:
-    """Both ingresses, both workers of a lane, both formers."""
-    pids = stand.pids(service)
-    for pid in pids[::LANES] if service == "gpu_worker" else pids:
+def restart(stand: Stand, *pids: int) -> None:
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
+    for pid in pids:
         while psutil.pid_exists(pid):
             time.sleep(0.02)
-        stand.await_ready()
+    stand.await_ready()
 
 
 def assert_all_right(asks: list[Ask]) -> None:

@@ -56,6 +56,9 @@ class Line:
         """Length to which every row is padded; 0 without padding."""
 
         self.demand = Demand()
+        self.waits_since_us: int | None = None
+        """When what waits here could first have left, and waited for company."""
+
         self.counts: dict[str, int] = {}
         """Requests that wait here, by tenant."""
 

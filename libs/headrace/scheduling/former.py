@@ -218,10 +218,13 @@ class BatchFormer:
             terms,
             slot,
             deferral=self._deferral(line, priority),
+            lines=max(self._online.lines(now_us), 1),
             control_us=self._backlog.control_us,
             now_us=now_us,
         )
         if send_at_us > now_us:
+            if line.waits_since_us is None:
+                line.waits_since_us = now_us
             self._look_again(send_at_us)
             return None
         return Choice(line, priority, slot, times, chosen, reason, start_us)
@@ -236,7 +239,7 @@ class BatchFormer:
         hops_us = self._backlog.control_us + self._backlog.response_us
         slots = max(len(line.slots), 1)
         gate = self._settings.gate
-        pressure = demand.pressure(is_sole=self._online.is_of_one_line(now_us))
+        pressure = demand.pressure(is_sole=self._online.lines(now_us) < 2)
         return Terms(
             start_us=start_us,
             response_us=self._backlog.response_us,
@@ -291,6 +294,7 @@ class BatchFormer:
         self, choice: Choice, now_us: int, decisions: list[SchedulerDecision]
     ) -> None:
         line, slot, chosen = choice.line, choice.slot, choice.chosen
+        line.waits_since_us = None
         members = chosen.members
         if not chosen.leaves_some and not chosen.victims:
             members = [*members, *self._companions(choice, now_us)]

@@ -33,8 +33,8 @@ class OnlineTraffic:
         """Longest bulk run; None: there was no online traffic of late."""
         return min(self._found(now_us), default=None)
 
-    def is_of_one_line(self, now_us: int) -> bool:
-        return len(self._found(now_us)) < 2
+    def lines(self, now_us: int) -> int:
+        return len(self._found(now_us))
 
     def near_us(self, now_us: int) -> int:
         """How much longer an online request may wait for a version that is near."""

@@ -27,12 +27,16 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     slot: Slot,
     *,
     deferral: float,
+    lines: int,
     control_us: int,
     now_us: int,
 ) -> tuple[int, ReleaseReason]:
     """When the batch leaves, and why then. ``deferral`` is the part of the time that
     it could wait without harm which it does wait; a queue that loses requests waits
-    for a full target, since each small batch loses it more."""
+    for a full target, since each small batch loses it more. But no longer than such
+    a batch runs, for each of the ``lines`` that share the workers: one that is asked
+    for more than they can do is full by then. Whoever still waits has lost its requests
+    to something else, a worker's death or a log that stood still."""
     if line.alone:
         return now_us, ReleaseReason.ALONE
     if chosen.rows >= line.rows_max(slot.number):
@@ -41,9 +45,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     if chosen.deadline_us == NEVER_US:
         return now_us, eager  # it has no last moment to wait for
     pressure = terms.pressure
-    deferral = max(deferral, pressure)
     has_victims = bool(chosen.victims) and pressure < 1
-    if not deferral or chosen.leaves_some or has_victims:
+    if not (deferral or pressure) or chosen.leaves_some or has_victims:
         return now_us, eager
     if chosen.rows >= terms.target_rows:
         return now_us, ReleaseReason.TARGET
@@ -58,4 +61,9 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     front_us = invalid_us - (times.bound(rows + 1) - times.bound(rows))
     oldest_us = min(entry.request.arrived_us for entry in chosen.members)
     wait_until_us = oldest_us + int(deferral * (front_us - oldest_us))
+    if pressure > deferral:
+        since_us = now_us if line.waits_since_us is None else line.waits_since_us
+        full_us = since_us + lines * times.bound(target)
+        last_us = oldest_us + int(pressure * (front_us - oldest_us))
+        wait_until_us = max(wait_until_us, min(full_us, last_us))
     return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE
