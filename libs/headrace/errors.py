@@ -7,6 +7,8 @@ HeadraceError
 │   ├── BusTimeout        outcome unknown: the record may or may not be in the log
 │   ├── BusFull           refused before anything was sent; try again later
 │   └── OffsetOutOfRange  the position is no longer, or not yet, in the log
+├── StoreUnavailable      the payload store does not answer; again later
+├── PayloadLost           an object of the payload store is gone, or is another
 ├── ModelRefused          a version folder that cannot be served, and why
 └── SetupError            the operator's machine or configuration; says the way out
 
@@ -23,8 +25,10 @@ __all__ = [
     "HeadraceError",
     "ModelRefused",
     "OffsetOutOfRange",
+    "PayloadLost",
     "RequestError",
     "SetupError",
+    "StoreUnavailable",
     "UndecodableRecord",
 ]
 
@@ -78,6 +82,15 @@ class OffsetOutOfRange(BusError):
         super().__init__(text, code="_AUTO_OFFSET_RESET")
         self.topic = topic
         self.partition = partition
+
+
+class StoreUnavailable(HeadraceError):
+    """The payload store did not do what it was asked; it may, later."""
+
+
+class PayloadLost(HeadraceError):
+    """An object is not there, or not the one that its reference means: no retry
+    brings it back."""
 
 
 class ModelRefused(HeadraceError):

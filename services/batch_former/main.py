@@ -327,6 +327,7 @@ class _Former:
             version_of=self._catalog.lookup,
             partitions_of=ReplyAddresses(admin, self._clock).partitions,
             to_mono=self._log_clock.to_mono,
+            payload_bytes_max=self._settings.bus.stored_bytes_max,
         )
         return Intake(
             self._topics,

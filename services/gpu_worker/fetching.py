@@ -19,6 +19,7 @@ from headrace.delivery.worker_events import (
 from headrace.errors import BusError, OffsetOutOfRange, UndecodableRecord
 from headrace.telemetry import Log
 from headrace.wire import Batch, Sync, decode_order
+from services.gpu_worker.claims import Prefetch
 from services.gpu_worker.jobs import Job, Runnable
 
 __all__ = ["BatchFetched", "Fetcher"]
@@ -45,6 +46,7 @@ class Fetcher:
         *,
         put: Callable[[WorkerEvent | BatchFetched], None],
         find: Callable[[str, str], Runnable | None],
+        prefetch: Callable[[Batch], Prefetch | None],
         to_mono: Callable[[int], int | None],
         clock: Clock,
         log: Log,
@@ -52,6 +54,7 @@ class Fetcher:
         self._partition = partition
         self._put = put
         self._find = find
+        self._prefetch = prefetch
         self._to_mono = to_mono
         self._clock = clock
         self._log = log
@@ -138,8 +141,10 @@ class Fetcher:
         runnable = self._find(batch.model, batch.version)
         if runnable is not None:
             runnable.used_us = now_us
-        job = Job(batch, runnable, now_us)
-        job.lay_out()
+        coming = self._prefetch(batch)
+        job = Job(batch, runnable, now_us, coming)
+        if coming is None or runnable is None:
+            job.lay_out()
         job.input_us = self._clock.now_us() - now_us
         stamp = batch.stamp
         latest_us = stamp.latest_start_us

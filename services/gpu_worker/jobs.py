@@ -20,6 +20,7 @@ from headrace.runtime import (
     share_out,
 )
 from headrace.wire import Batch
+from services.gpu_worker.claims import Prefetch
 from services.gpu_worker.runs import RunMemory
 
 __all__ = ["Job", "ReadyModels", "Runnable"]
@@ -71,8 +72,16 @@ class Job:
     """A batch and what is known of it so far. One thread has it at a time: fetch,
     then run, then reply."""
 
-    def __init__(self, batch: Batch, runnable: Runnable | None, read_us: int) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        runnable: Runnable | None,
+        read_us: int,
+        coming: Prefetch | None = None,
+    ) -> None:
+        """``coming``: the batch lacks tensors, and so they come."""
         self.batch = batch
+        self.coming = coming
         self.runnable = runnable
         self.read_us = read_us
         self.inputs: dict[str, Array] = {}
@@ -111,6 +120,18 @@ class Job:
         except RequestError as error:
             self._input_failed(str(error))
 
+    def complete(self, timeout_s: float) -> None:
+        """Wait for the tensors that the record did not bring."""
+        if self.coming is None or self.outcomes:
+            return
+        found = self.coming.wait(timeout_s)
+        self.coming = None
+        if isinstance(found, Batch):
+            self.batch = found
+            self.lay_out()
+        else:
+            self.outcomes = found
+
     def run(self) -> None:
         """Run on the session. Afterwards ``outcomes`` is known."""
         assert self.runnable is not None
@@ -136,14 +157,16 @@ class Job:
             self.outcomes = self._sizes_checked(payload_bytes_max)
         self._arrays = []
 
+    def reply_bytes(self, member: int) -> int:
+        """Of its outputs together."""
+        return sum(
+            output.bounds[member + 1] - output.bounds[member] for output in self.outputs
+        )
+
     def _sizes_checked(self, payload_bytes_max: int) -> tuple[Outcome, ...]:
         if sum(output.bounds[-1] for output in self.outputs) <= payload_bytes_max:
             return ALL_OK
-        sizes = [
-            sum(output.bounds[member + 1] - output.bounds[member]
-                for output in self.outputs)
-            for member in range(self.members)
-        ]  # fmt: skip
+        sizes = [self.reply_bytes(member) for member in range(self.members)]
         if max(sizes) <= payload_bytes_max:
             return ALL_OK
         return tuple(

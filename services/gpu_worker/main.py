@@ -50,6 +50,7 @@ from headrace.telemetry import (
 from headrace.wire import Heartbeat as HeartbeatRecord
 from headrace.wire import Role, base_topics, encode_json, model_topics
 from services.gpu_worker.announcing import Announcements, Announcer
+from services.gpu_worker.claims import WorkerClaims
 from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import Fetcher
 from services.gpu_worker.fitness import FitnessWatch
@@ -173,6 +174,12 @@ class _Worker:
         inbox: Inbox = Inbox()
         self._inbox = inbox
         self._ready = ReadyModels()
+        claims = WorkerClaims(
+            bus.payload_store,
+            inline_bytes_max=bus.payload_bytes_max,
+            stored_bytes_max=bus.stored_bytes_max,
+            timeout_ms=bus.payload_timeout_ms,
+        )
         self._log_clock = SharedLogClock()
         control = KafkaProducer(self._connection, CONTROL)
         replies = KafkaProducer(self._connection, REPLIES)
@@ -185,16 +192,21 @@ class _Worker:
             TopicPartition(self._topics.batches, self._slot),
             put=inbox.put,
             find=self._ready.find,
+            prefetch=claims.prefetch,
             to_mono=self._log_clock.to_mono,
             clock=clock,
             log=self.log,
         )
-        self._runner = Runner(clock, payload_bytes_max=bus.payload_bytes_max)
+        self._runner = Runner(
+            clock,
+            payload_bytes_max=claims.reply_bytes_max,
+            payload_timeout_s=claims.timeout_s,
+        )
         parts = Parts(
             WorkerCore(lane=self._lane, limits=settings.runs),
             self._fetcher,
             self._runner,
-            Replier(replies, inbox.put, batch_bytes_max=bus.batch_bytes_max),
+            Replier(replies, inbox.put, claims, batch_bytes_max=bus.batch_bytes_max),
             ControlWriter(
                 control,
                 self._topics.completions,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from headrace.broker import Delivery, Headers, Producer
 from headrace.delivery.worker_events import RepliesEnded
-from headrace.domain import ReplyAddress, Tensor
-from headrace.errors import BusError
+from headrace.domain import PayloadRef, ReplyAddress, Tensor
+from headrace.errors import BusError, HeadraceError, StoreUnavailable
 from headrace.wire import (
     LENGTH,
     PROTOBUF_HEADERS,
@@ -18,6 +18,7 @@ from headrace.wire import (
     encode_replies,
     plain_reply,
 )
+from services.gpu_worker.claims import WorkerClaims
 from services.gpu_worker.jobs import Job
 
 __all__ = ["Replier", "ReplyRecord", "reply_records"]
@@ -45,9 +46,11 @@ class Replier:
         self,
         producer: Producer,
         ended: Callable[[RepliesEnded], None],
+        claims: WorkerClaims,
         *,
         batch_bytes_max: int,
     ) -> None:
+        self._claims = claims
         self._producer = producer
         self._ended = ended
         self._batch_bytes_max = batch_bytes_max
@@ -58,8 +61,33 @@ class Replier:
         silent = tuple(each for each in members if addresses[each] is None)
         if silent:
             self._ended(RepliesEnded(job.batch.batch, silent, acked=True))
-        for record in reply_records(job, members, worker, self._batch_bytes_max):
+        bytes_max = self._claims.inline_bytes_max
+        large = [
+            each
+            for each in members
+            if addresses[each] is not None and job.reply_bytes(each) > bytes_max
+        ]
+        inline = [each for each in members if each not in large] if large else members
+        for record in reply_records(job, inline, worker, self._batch_bytes_max):
             self._produce(job.batch.batch, record)
+        for member in large:
+            self._claim(job, member, worker)
+
+    def _claim(self, job: Job, member: int, worker: str) -> None:
+        """Through the payload store. Where that fails the request runs again."""
+        batch = job.batch.batch
+
+        def written(payload: PayloadRef | None, _error: HeadraceError | None) -> None:
+            if payload is None:
+                self._ended(RepliesEnded(batch, (member,), acked=False))
+            else:
+                self._produce(batch, claimed_record(job, member, worker, payload))
+
+        pieces = [output.piece(member) for output in job.outputs]
+        try:
+            self._claims.write(job.batch, member, pieces, written)
+        except StoreUnavailable as error:
+            written(None, error)
 
     def _produce(self, batch: str, record: ReplyRecord) -> None:
         def end(delivery: Delivery) -> None:
@@ -110,6 +138,24 @@ def reply_records(
             )
 
 
+def claimed_record(
+    job: Job, member: int, worker: str, payload: PayloadRef
+) -> ReplyRecord:
+    """The record that names a member's result."""
+    address = job.batch.addresses[member]
+    assert address is not None
+    topic, partition = address
+    if partition is None:
+        return _plain(job, member, topic, payload)
+    facts = RunFacts(worker, job.wait_us, job.input_us, job.run_us, job.output_us)
+    outputs = [
+        BatchedOutput(output.name, output.datatype, output.shape, (b"",))
+        for output in job.outputs
+    ]
+    value = encode_replies(job.batch, [member], outputs, facts, {0: payload})
+    return ReplyRecord((member,), topic, partition, None, PROTOBUF_HEADERS, value)
+
+
 def _parts(job: Job, members: list[int], bytes_max: int) -> Iterator[list[int]]:
     """Members in order, as many at a time as fit a record."""
     if sum(output.bounds[-1] for output in job.outputs) <= bytes_max:
@@ -127,7 +173,9 @@ def _parts(job: Job, members: list[int], bytes_max: int) -> Iterator[list[int]]:
     yield part
 
 
-def _plain(job: Job, member: int, topic: str) -> ReplyRecord:
+def _plain(
+    job: Job, member: int, topic: str, payload: PayloadRef | None = None
+) -> ReplyRecord:
     lengths = job.batch.lengths
     marks = {
         ROWS: job.batch.rows[member],
@@ -142,7 +190,7 @@ def _plain(job: Job, member: int, topic: str) -> ReplyRecord:
         )
         for output in job.outputs
     ]
-    record = plain_reply(job.batch, member, tensors)
+    record = plain_reply(job.batch, member, tensors, payload)
     return ReplyRecord(
         (member,), topic, ANY_PARTITION, record.key, record.headers, record.value
     )

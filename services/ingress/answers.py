@@ -32,6 +32,9 @@ _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 _COMPRESSION_LEVEL = 1
 """Answers are tensors: a higher level takes the event loop's time for little."""
 
+COMPRESSED_BYTES_MAX = 16 * 1024 * 1024
+"""A longer answer goes as it is, which any client takes."""
+
 ANSWERS_KEPT = 256
 """Under overload a few refusals are given thousands of times a second."""
 
@@ -123,7 +126,7 @@ def result_answer(
     else:
         fields += _JSON
     encoding = asked.head.accept_encoding
-    if encoding:
+    if encoding and len(text) + sum(map(len, raws)) <= COMPRESSED_BYTES_MAX:
         fields += b"content-encoding: %b\r\n" % encoding
         return fields, (_compressed(encoding, [text, *raws]),)
     return fields, (text, *raws)

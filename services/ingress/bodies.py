@@ -6,7 +6,7 @@ from headrace.domain import Reason
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal, refuse
 
-__all__ = ["RESERVED_FROM_BYTES", "Bodies"]
+__all__ = ["RESERVED_FROM_BYTES", "Bodies", "body_too_large"]
 
 RESERVED_FROM_BYTES = 64 * 1024
 """Smaller bodies arrive with their head and are not counted."""
@@ -36,3 +36,11 @@ class Bodies:
     def release(self, exchange: Exchange) -> None:
         self.bytes -= exchange.reserved_bytes
         exchange.reserved_bytes = 0
+
+
+def body_too_large(bytes_max: int, size: int) -> Refusal:
+    return refuse(
+        Reason.TOO_LARGE,
+        f"the body has {size} bytes or more, at most {bytes_max} are allowed "
+        "(http_body_bytes_max)",
+    )

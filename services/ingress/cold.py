@@ -35,6 +35,7 @@ from services.ingress.head import read_x_request_id
 from services.ingress.later import Later
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.statistics import Statistics
+from services.ingress.store_watch import AWAITED
 
 __all__ = ["cold_app"]
 
@@ -217,6 +218,8 @@ class _Pages:
             reason = Reason.OVERLOADED
         elif self._health.state is ServiceState.DRAINING:
             reason = Reason.DRAINING
+        elif self._health.awaits(AWAITED):
+            reason = Reason.STORE_UNAVAILABLE
         elif self._fleet.starting:
             reason = Reason.MODEL_LOADING
         else:

@@ -32,6 +32,7 @@ class Exchange(ABC):
         "destination",
         "doubt",
         "head",
+        "is_claiming",
         "lane",
         "limit_us",
         "named_version",
@@ -52,8 +53,6 @@ class Exchange(ABC):
     named_version: str
     record_id: str
     """Of a request whose answer is kept: the version in its path, and ``ce_id``."""
-    outlet: Producer
-    """What its record went through, once it did."""
 
     def __init__(self, request_id: str, started_us: int) -> None:
         self.request_id = request_id
@@ -74,6 +73,10 @@ class Exchange(ABC):
         """How long it may take, from ``started_us``."""
         self.lane = 0
         self.reserved_bytes = 0
+        self.is_claiming = False
+        """Its tensors are on their way to the payload store."""
+        self.outlet: Producer | None = None
+        """What its record went through, once it did."""
         self.response_complete = False
         self.spoke = 0
 

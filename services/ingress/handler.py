@@ -7,24 +7,21 @@ anything is read or parsed), ``finish`` when the body is; ``replies_arrived``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from headrace.clock import Clock
-from headrace.domain import Reason
-from headrace.errors import BusError, RequestError
-from headrace.wire import TIMEOUT_DEFAULT_US, Answer, Locator, Replies
+from headrace.domain import PayloadRef, Reason
+from headrace.errors import BusError, HeadraceError, RequestError, StoreUnavailable
+from headrace.wire import TIMEOUT_DEFAULT_US
 from services.ingress.admitting import NO_FORMER, Admission
-from services.ingress.answers import (
-    accepted_answer,
-    identity_fields,
-    refusal_answer,
-    result_answer,
-)
-from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies
+from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies, body_too_large
 from services.ingress.body import BodyRefused, overrides
 from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, decompressed
+from services.ingress.claims import Claims
 from services.ingress.drain import Drain
+from services.ingress.endings import Endings
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.head import TIMEOUT_US_MAX, Head, Target
@@ -32,9 +29,9 @@ from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import Parsed
 from services.ingress.producing import Outbox
-from services.ingress.refusal import OWN_FAULT, Refusal, log_unavailable, refuse
+from services.ingress.refusal import Refusal, log_unavailable, refuse
 from services.ingress.settings import IngressLimits
-from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
+from services.ingress.timing import over, waits_to
 
 __all__ = ["CHECKED_BYTES_MAX", "CHECKED_PER_TICK_MAX", "TICK_US", "Handler"]
 
@@ -48,9 +45,6 @@ LOG_SILENT_US = 2_000_000
 """While the log has acknowledged nothing for so long, though a heartbeat is written
 every 250 ms, requests are refused: they would wait in the producer until they end."""
 
-ACCEPT_US = 5_000_000
-"""Longest that 202 waits for the log."""
-
 GAP_US = 500_000
 GAP_GRACE_US = 150_000
 """After the process stood still, replies that lie in the log are read for so long
@@ -59,12 +53,6 @@ before anybody is told that none came (D7)."""
 TICK_US = 5_000
 """Between two calls of ``tick``: how late a deadline is noticed at most, beside the
 wheel's own 8 ms, and by what the loop's lag is measured."""
-
-RUNTIMES_WORDS = "the model's runtime told the sender why"
-"""In the log, where its own words could show what the request held; a dead letter has
-them."""
-
-_BY_RUNTIME = frozenset({Reason.POISON, Reason.MODEL_ERROR})
 
 
 class Handler:
@@ -79,21 +67,30 @@ class Handler:
         outbox: Outbox,
         outcomes: Outcomes,
         clock: Clock,
-        keep: Callable[[Exchange, Parsed, bytes | bytearray, int], None],
+        claims: Claims,
+        keep: Callable[
+            [Exchange, Parsed, bytes | bytearray, int, PayloadRef | None], None
+        ],
     ) -> None:
         """``keep`` sends on what has a kept answer."""
         self.limits = limits
         self.clock = clock
         self.outcomes = outcomes
         self.drain = Drain(limits.drain_ms)
-        self.waiters: Waiters[Exchange] = Waiters()
         self.bodies = Bodies(limits.bodies_bytes_max)
+        self.ends = Endings(
+            admission=admission,
+            bodies=self.bodies,
+            claims=claims,
+            outcomes=outcomes,
+            clock=clock,
+        )
         self.new_request_id = RequestIds().next
         self._fleet = fleet
         self._admission = admission
         self._outbox = outbox
+        self._claims = claims
         self._keep = keep
-        self._deadlines: DeadlineWheel[Exchange] = DeadlineWheel()
         self._ticked_us = clock.now_us()
         self._expire_from_us = 0
         self._checks_left = CHECKED_PER_TICK_MAX
@@ -106,14 +103,16 @@ class Handler:
         try:
             self._begin(exchange, target, head)
         except Exception as error:  # noqa: BLE001 - its client must be told of a fault
-            exchange.refusal = self._own_fault(exchange, error)
+            exchange.refusal = self.ends.own_fault(exchange, error)
 
     def _begin(self, exchange: Exchange, target: Target, head: Head) -> None:
         exchange.head = head
         exchange.tenant = head.tenant
         length = head.content_length or 0
         if length > self.limits.http_body_bytes_max:
-            self.refuse(exchange, self._body_too_large(length))
+            self.ends.refuse(
+                exchange, body_too_large(self.limits.http_body_bytes_max, length)
+            )
             return
         exchange.refusal = head.fault or self._admit(exchange, target)
         if exchange.refusal is None and length > RESERVED_FROM_BYTES:
@@ -122,14 +121,16 @@ class Handler:
     def body_grew(self, exchange: Exchange, size: int) -> None:
         """A body of unknown length has ``size`` bytes so far."""
         if size > self.limits.http_body_bytes_max:
-            self.refuse(exchange, self._body_too_large(size))
+            self.ends.refuse(
+                exchange, body_too_large(self.limits.http_body_bytes_max, size)
+            )
         elif size - exchange.reserved_bytes > RESERVED_FROM_BYTES:
             exchange.refusal = self.bodies.reserve(exchange, 2 * size)
 
     def body_late(self, exchange: Exchange) -> None:
         """The body did not come to its end in time."""
         if not exchange.response_complete:
-            self.refuse(
+            self.ends.refuse(
                 exchange,
                 refuse(
                     Reason.INVALID,
@@ -142,85 +143,40 @@ class Handler:
 
     def finish(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """The body is complete: answer the refusal, or send the request on."""
-        refusal = exchange.refusal
-        if refusal is None:
-            try:
-                refusal = self._produce(exchange, body)
-            except RequestError as error:
-                if isinstance(error, BodyRefused):
-                    exchange.client_id = error.client_id
-                refusal = refuse(Reason(error.reason), str(error), logged=error.logged)
-            except BusError as error:
-                refusal = log_unavailable(error)
-            except Exception as error:  # noqa: BLE001 - as in begin
-                refusal = self._own_fault(exchange, error)
-        if refusal is None:
+        refusal = exchange.refusal or self._tried(
+            exchange, partial(self._produce, exchange, body)
+        )
+        if refusal is not None:
+            self.ends.stop_waiting(exchange)
+            self.ends.refuse(exchange, refusal)
+        elif not exchange.is_claiming:
             self.bodies.release(exchange)
-        else:
-            self._stop_waiting(exchange)
-            self.refuse(exchange, refusal)
+
+    def _tried(
+        self, exchange: Exchange, step: Callable[[], Refusal | None]
+    ) -> Refusal | None:
+        """What ``step`` says, or what its failure comes to."""
+        try:
+            return step()
+        except RequestError as error:
+            if isinstance(error, BodyRefused):
+                exchange.client_id = error.client_id
+            return refuse(Reason(error.reason), str(error), logged=error.logged)
+        except BusError as error:
+            return log_unavailable(error)
+        except StoreUnavailable as error:
+            return refuse(Reason.STORE_UNAVAILABLE, str(error))
+        except Exception as error:  # noqa: BLE001 - as in begin
+            return self.ends.own_fault(exchange, error)
 
     def client_left(self, exchange: Exchange) -> None:
         """The connection is gone: nobody waits, and what is queued need not run."""
         self.bodies.release(exchange)
         self.outcomes.cancelled(exchange)
-        self._deadlines.drop(exchange)
-        was_waiting = self.waiters.give_up(exchange, Unclaimed.CANCELLED)
+        was_waiting = self.ends.leave(exchange)
         # A kept answer may be asked for by others.
         if was_waiting and exchange.head.keep is None:
             self._outbox.cancel(exchange)
-
-    def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
-        """Answer with ``refusal``, count it and log it."""
-        self.bodies.release(exchange)
-        total_us = self.clock.now_us() - exchange.started_us
-        self.outcomes.refused(exchange, refusal, total_us)
-        fields, body = refusal_answer(refusal, exchange.client_id)
-        identity = identity_fields(exchange.request_id, exchange.head.x_request_id)
-        exchange.deliver(refusal.status, identity + fields, (body,))
-
-    def replies_arrived(self, records: Iterable[Replies]) -> None:
-        """End the requests that these replies answer."""
-        now_us = self.clock.now_us()
-        for record in records:
-            self.outcomes.ran(record)
-            for answer in record.answers:
-                claimed = self.waiters.claim(answer.id, answer.tenant)
-                if isinstance(claimed, Unclaimed):
-                    self.outcomes.unclaimed(claimed)
-                else:
-                    self._deadlines.drop(claimed)
-                    self._answer(claimed, record, answer, now_us)
-
-    def log_refused(self, exchange: Exchange, error: BusError) -> None:
-        """The log refused the record of a request."""
-        if self._stop_waiting(exchange):
-            self.refuse(exchange, log_unavailable(error))
-
-    def accept(self, exchange: Exchange, locator: Locator) -> None:
-        """The log has it: its client may ask for the answer."""
-        if self._stop_waiting(exchange):
-            exchange.request_id = exchange.record_id
-            fields, body = accepted_answer(locator)
-            fields += b"preference-applied: respond-async\r\n" + identity_fields(
-                exchange.request_id, exchange.head.x_request_id
-            )
-            self.outcomes.accepted(exchange)
-            exchange.deliver(HTTPStatus.ACCEPTED, fields, (body,))
-
-    def reply(self, exchange: Exchange, record: Replies, answer: Answer) -> None:
-        """Its answer, read from the log."""
-        if self._stop_waiting(exchange):
-            exchange.request_id = exchange.record_id
-            self._answer(exchange, record, answer, self.clock.now_us())
-
-    def end(self, exchange: Exchange, refusal: Refusal) -> None:
-        if self._stop_waiting(exchange):
-            exchange.request_id = exchange.record_id
-            self.refuse(exchange, refusal)
-
-    def is_waiting(self, exchange: Exchange) -> bool:
-        return self.waiters.has(exchange)
 
     def log_heard(self, at_us: int) -> None:
         """The log acknowledged a record of this process at ``at_us``."""
@@ -236,19 +192,7 @@ class Handler:
         self._ticked_us = now_us
         if now_us < self._expire_from_us:
             return
-        for exchange in self._deadlines.due(now_us):
-            if self.waiters.give_up(exchange):
-                if exchange.head.keep is not None:
-                    exchange.request_id = exchange.record_id
-                self.refuse(
-                    exchange,
-                    refuse(
-                        Reason.EXPIRED,
-                        "no answer came within the time limit of "
-                        f"{exchange.limit_us / 1000:g} ms",
-                        admitted=True,
-                    ),
-                )
+        self.ends.expire(now_us)
 
     def _admit(self, exchange: Exchange, target: Target) -> Refusal | None:
         """Whether to take the request in, from what is known before its body."""
@@ -261,7 +205,7 @@ class Handler:
             return refuse(Reason.NO_FORMER, NO_FORMER)
         if self._log_is_silent(exchange.started_us):
             return log_unavailable("it has acknowledged nothing for 2 s")
-        if len(self.waiters) >= self.limits.in_flight_max:
+        if len(self.ends.waiters) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
                 f"{self.limits.in_flight_max} requests are in flight, and no more may "
@@ -321,7 +265,7 @@ class Handler:
             exchange.priority,
             tenant=exchange.tenant,
             limit_us=exchange.limit_us,
-            in_flight=len(self.waiters),
+            in_flight=len(self.ends.waiters),
             now_us=now_us,
         )
         if isinstance(found, Refusal):
@@ -362,79 +306,65 @@ class Handler:
         elif doubt is not None:
             return doubt
         deadline_us = exchange.started_us + exchange.limit_us
-        waits_to_us = _waits_to(head, now_us, deadline_us)
+        waits_to_us = waits_to(head, now_us, deadline_us)
         refusal = self.drain.refusal_of(waits_to_us)
-        refusal = _over(exchange, now_us, deadline_us) or refusal
+        refusal = over(exchange, now_us, deadline_us) or refusal
         if refusal is not None:
             return refusal
         # The reply may be faster than the return from produce.
-        self.waiters.add(exchange)
-        self._deadlines.put(exchange, waits_to_us)
-        if head.keep is None:
-            self._outbox.send(
-                exchange, parsed, exchange.lane, deadline_us, len(self.waiters)
+        self.ends.wait(exchange, waits_to_us)
+        send = partial(self._send, exchange, parsed, body, deadline_us)
+        if self._claims.takes(parsed.size):
+            exchange.is_claiming = True
+            self._claims.write(
+                exchange.tenant,
+                exchange.request_id,
+                parsed.tensors,
+                partial(self._claimed, exchange, send),
             )
         else:
-            self._keep(exchange, parsed, body, deadline_us)
+            send(None)
+        return None
+
+    def _claimed(
+        self,
+        exchange: Exchange,
+        send: Callable[[PayloadRef], None],
+        payload: PayloadRef | None,
+        error: HeadraceError | None,
+    ) -> None:
+        """The request's tensors are in the store, or could not be written."""
+        exchange.is_claiming = False
+        self.bodies.release(exchange)
+
+        def go_on() -> None:
+            if payload is None:
+                assert error is not None
+                raise error
+            send(payload)
+
+        if self.ends.is_waiting(exchange):
+            refusal = self._tried(exchange, go_on)
+            if refusal is not None:
+                self.ends.end(exchange, refusal)
+
+    def _send(
+        self,
+        exchange: Exchange,
+        parsed: Parsed,
+        body: bytes | bytearray,
+        deadline_us: int,
+        payload: PayloadRef | None,
+    ) -> None:
+        destination = exchange.destination
+        assert destination is not None
+        if exchange.head.keep is None:
+            in_flight = len(self.ends.waiters)
+            self._outbox.send(
+                exchange, parsed, exchange.lane, deadline_us, in_flight, payload
+            )
+        else:
+            self._keep(exchange, parsed, body, deadline_us, payload)
         self._admission.sent(
             exchange.lane, destination.served, exchange.priority, parsed.key.rows
         )
-        return None
-
-    def _answer(
-        self, exchange: Exchange, record: Replies, answer: Answer, now_us: int
-    ) -> None:
-        if answer.reason is not None:
-            self.refuse(
-                exchange,
-                refuse(
-                    answer.reason,
-                    answer.text,
-                    admitted=True,
-                    retry_after_us=answer.retry_after_us,
-                    logged=RUNTIMES_WORDS if answer.reason in _BY_RUNTIME else None,
-                ),
-            )
-            return
-        try:
-            fields, body = result_answer(
-                exchange, record.model, record.version, answer.outputs
-            )
-        except RequestError as error:
-            self.refuse(exchange, refuse(Reason.MODEL_ERROR, str(error)))
-            return
-        except Exception as error:  # noqa: BLE001 - others are answered by this record
-            self.refuse(exchange, self._own_fault(exchange, error))
-            return
-        total_us = now_us - exchange.started_us
-        self._admission.answered(record.model, total_us, len(self.waiters))
-        self.outcomes.succeeded(exchange, record, answer, total_us)
-        exchange.deliver(HTTPStatus.OK, fields, body)
-
-    def _own_fault(self, exchange: Exchange, error: Exception) -> Refusal:
-        self.outcomes.crashed(exchange.request_id, error)
-        return refuse(Reason.CRASH, OWN_FAULT)
-
-    def _stop_waiting(self, exchange: Exchange) -> bool:
-        self._deadlines.drop(exchange)
-        return self.waiters.give_up(exchange)
-
-    def _body_too_large(self, size: int) -> Refusal:
-        return refuse(
-            Reason.TOO_LARGE,
-            f"the body has {size} bytes or more, at most "
-            f"{self.limits.http_body_bytes_max} are allowed (http_body_bytes_max)",
-        )
-
-
-def _over(exchange: Exchange, now_us: int, deadline_us: int) -> Refusal | None:
-    if now_us < deadline_us:
-        return None
-    limit_ms = f"{exchange.limit_us / 1000:g} ms"
-    text = f"the time limit of {limit_ms} was over before the body was there"
-    return refuse(Reason.EXPIRED, text)
-
-
-def _waits_to(head: Head, now_us: int, deadline_us: int) -> int:
-    is_async = head.keep is not None and head.keep.is_async
-    return min(now_us + ACCEPT_US, deadline_us) if is_async else deadline_us

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.broker import Delivery, Producer
 from headrace.clock import Clock
-from headrace.domain import Priority, Reason, ReplyAddress, Source
+from headrace.domain import PayloadRef, Priority, Reason, ReplyAddress, Source
 from headrace.errors import BusError, BusTimeout, RequestError, UndecodableRecord
 from headrace.wire import (
     Answer,
@@ -43,7 +43,7 @@ from services.ingress.producing import encoded
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.shelf import SLACK_US, Shelf, When
 
-__all__ = ["Ends", "Keeper"]
+__all__ = ["Ends", "Keeper", "unpacked"]
 
 
 class Ends(Protocol):
@@ -64,6 +64,7 @@ class _Sending(msgspec.Struct, eq=False):
     key: Key
     fingerprint: bytes
     deadline_us: int
+    payload: PayloadRef | None = None
     place: Source | None = None
     when: When = When(0, 0)
     listener: Callable[[Kept, Record], None] | None = None
@@ -112,6 +113,7 @@ class Keeper:
         parsed: Parsed,
         body: bytes | bytearray,
         deadline_us: int,
+        payload: PayloadRef | None = None,
     ) -> None:
         """Send on a request that waits, or find its answer.
 
@@ -125,9 +127,9 @@ class Keeper:
         if keep.key:
             exchange.record_id = keyed_id(exchange.tenant, served.model, keep.key)
             exchange.lane = self._lane_of(exchange)
-            fingerprint = _fingerprint(exchange, body)
+            fingerprint = _fingerprint(exchange, body, payload)
         key = self.key_of(exchange.tenant, exchange.record_id)
-        sending = _Sending(exchange, parsed, key, fingerprint, deadline_us)
+        sending = _Sending(exchange, parsed, key, fingerprint, deadline_us, payload)
         job = job_of(exchange.record_id)
         self.shelf.open(exchange.tenant, job, partial(self._open, sending))
 
@@ -190,6 +192,7 @@ class Keeper:
             else self._to_log_us(sending.deadline_us),
             log_us=now_us,
             payload_bytes_max=self._payload_bytes_max,
+            payload=sending.payload,
         )
         headers.append((names.OUTPUTS, msgspec.json.encode(exchange.wanted)))
         if sending.fingerprint:
@@ -269,7 +272,7 @@ class Keeper:
     def _reply(self, sending: _Sending, record: Record) -> None:
         try:
             reply = decode_plain_reply(record)
-            self.ends.reply(sending.exchange, *_unpacked(reply))
+            self.ends.reply(sending.exchange, *unpacked(reply))
         except UndecodableRecord as error:
             refusal = refuse(Reason.UNDECODABLE, str(error), status=500)
             self.ends.end(sending.exchange, refusal)
@@ -315,7 +318,7 @@ class Keeper:
             raise delivery.error
 
 
-def _unpacked(reply: PlainReply) -> tuple[Replies, Answer]:
+def unpacked(reply: PlainReply) -> tuple[Replies, Answer]:
     """As if it had come among others, from a batch of which nothing is known."""
     answer = Answer(
         id=reply.id,
@@ -326,6 +329,7 @@ def _unpacked(reply: PlainReply) -> tuple[Replies, Answer]:
         reason=reply.reason,
         text=reply.text,
         retry_after_us=None,
+        payload=reply.payload,
     )
     facts = RunFacts("", 0, 0, 0, 0)
     return Replies("", reply.model, reply.version, 0, 0, facts, [answer]), answer
@@ -336,11 +340,18 @@ def _is_async(exchange: Exchange) -> bool:
     return keep is not None and keep.is_async
 
 
-def _fingerprint(exchange: Exchange, body: bytes | bytearray) -> bytes:
-    """Of what a key stands for: the body, where its JSON ends, and the version."""
+def _fingerprint(
+    exchange: Exchange, body: bytes | bytearray, payload: PayloadRef | None
+) -> bytes:
+    """Of what a key stands for: the body, where its JSON ends, and the version. What
+    went to the store was hashed on its way."""
     digest = sha256(b"%d/" % (exchange.head.json_bytes or 0))
     digest.update(exchange.named_version.encode() + b"/")
-    digest.update(body)
+    if payload is None:
+        digest.update(body)
+    else:
+        digest.update(memoryview(body)[: exchange.head.json_bytes or 0])
+        digest.update(payload.sha256.encode())
     return digest.hexdigest().encode()
 
 

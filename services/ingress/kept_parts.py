@@ -17,6 +17,7 @@ from headrace.clock import Clock
 from headrace.errors import BusError
 from headrace.wire import NewTopic, results_topic
 from services.ingress.archive import Archive
+from services.ingress.claims import Claims
 from services.ingress.following import Follower
 from services.ingress.keeping import Keeper
 from services.ingress.later import Later
@@ -43,6 +44,7 @@ class KeptParts:
         clock: Clock,
         to_log_us: Callable[[int], int],
         router: LaneRouter,
+        claims: Claims,
         fail: Callable[[BusError], None],
     ) -> None:
         bus, limits = settings.bus, settings.limits
@@ -80,6 +82,7 @@ class KeptParts:
         self.later = Later(
             self.keeper,
             bus.topics,
+            claims,
             wait_s_max=limits.wait_s_max,
             memory_us=memory_us,
         )

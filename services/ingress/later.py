@@ -17,8 +17,10 @@ from starlette.responses import Response
 from headrace.domain import Reason, Source
 from headrace.errors import BusError, RequestError, UndecodableRecord
 from headrace.wire import (
+    Answer,
     Locator,
     Record,
+    Replies,
     Topics,
     decode_plain_reply,
     decode_plain_request,
@@ -34,8 +36,9 @@ from services.ingress.answers import (
 )
 from services.ingress.archive import Gone
 from services.ingress.asgi import header_list
+from services.ingress.claims import Claims
 from services.ingress.head import Head, read_head
-from services.ingress.keeping import Keeper
+from services.ingress.keeping import Keeper, unpacked
 from services.ingress.parsing import WantedOutput
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.shelf import SLACK_US, When
@@ -56,14 +59,25 @@ class _Asked(msgspec.Struct, frozen=True):
     x_request_id: bytes
     wanted: tuple[tuple[str, bool], ...]
 
+    @property
+    def outputs(self) -> tuple[WantedOutput, ...]:
+        return tuple(WantedOutput(*each) for each in self.wanted)
+
 
 class Later:
     """Its pages."""
 
     def __init__(
-        self, keeper: Keeper, topics: Topics, *, wait_s_max: int, memory_us: int
+        self,
+        keeper: Keeper,
+        topics: Topics,
+        claims: Claims,
+        *,
+        wait_s_max: int,
+        memory_us: int,
     ) -> None:
         self._keeper = keeper
+        self._claims = claims
         self._shelf = keeper.shelf
         self._topics = topics
         self._wait_s_max = wait_s_max
@@ -83,7 +97,14 @@ class Later:
             return _refused(_unavailable(error), asked.locator.id, asked.x_request_id)
         if record is None:
             return _pending(asked.locator)
-        return _answer(asked, head, record)
+        try:
+            kept = decode_plain_reply(record)
+        except UndecodableRecord as error:
+            refusal = refuse(Reason.CRASH, str(error))
+            return _refused(refusal, asked.locator.id, asked.x_request_id)
+        run, answer = unpacked(kept)
+        answer = await self._claims.completed(answer, asked.outputs)
+        return _answer(asked, head, run, answer)
 
     async def delete(self, request: Request) -> Response:
         head = read_head(request.scope["headers"])
@@ -170,24 +191,20 @@ def _read(locator: Locator, tenant: str, record: Record) -> _Asked | None:
         return None
 
 
-def _answer(asked: _Asked, head: Head, record: Record) -> Response:
+def _answer(asked: _Asked, head: Head, run: Replies, reply: Answer) -> Response:
     """The very answer that the request would have got while its client waited."""
     request_id, x_request_id = asked.locator.id, asked.x_request_id
-    try:
-        reply = decode_plain_reply(record)
-    except UndecodableRecord as error:
-        return _refused(refuse(Reason.CRASH, str(error)), request_id, x_request_id)
     if reply.reason is not None:
         refusal = refuse(reply.reason, reply.text, admitted=True)
         return _refused(refusal, request_id, x_request_id, asked.client_id)
     past = _Past(
         request_id,
         asked.client_id,
-        tuple(WantedOutput(*each) for each in asked.wanted),
+        asked.outputs,
         Head(accept_encoding=head.accept_encoding, x_request_id=x_request_id),
     )
     try:
-        fields, body = result_answer(past, reply.model, reply.version, reply.outputs)
+        fields, body = result_answer(past, run.model, run.version, reply.outputs)
     except RequestError as error:
         refusal = refuse(Reason.MODEL_ERROR, str(error))
         return _refused(refusal, request_id, x_request_id)

@@ -71,6 +71,7 @@ from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import RequestParser
+from services.ingress.payloads import Payloads
 from services.ingress.producing import Outbox, Pace
 from services.ingress.server import HttpServer, bind
 from services.ingress.settings import IngressSettings
@@ -179,8 +180,10 @@ class _Ingress:
             )
             for pace, linger_ms in LINGER_MS.items()
         }
+        self._payloads = Payloads(bus, self._health, self._log_now_us)
         self._kept = self._made_kept()
-        self._handler = self._kept.keeper.ends = self._made_handler()
+        self._handler = self._made_handler()
+        self._kept.keeper.ends = self._handler.ends
         self._server = HttpServer(
             cold_app(
                 self._handler,
@@ -202,6 +205,7 @@ class _Ingress:
             clock=self._clock,
             to_log_us=self._log_clock.to_log,
             router=self._fleet.router,
+            claims=self._payloads.claims,
             fail=self._decoder.failed,
         )
 
@@ -225,6 +229,7 @@ class _Ingress:
             outbox=outbox,
             outcomes=Outcomes(self._statistics, self._meter, Journal(self._clock)),
             clock=self._clock,
+            claims=self._payloads.claims,
             keep=self._kept.keeper.send,
         )
 
@@ -241,7 +246,7 @@ class _Ingress:
                 await self._may_answer()
             await self._server.serve([self._listener])
             turning.cancel()
-        self._log.info("drain.ended", unanswered=len(self._handler.waiters))
+        self._log.info("drain.ended", unanswered=len(self._handler.ends.waiters))
         for thread in reversed(threads):
             await asyncio.to_thread(thread.stop)
         await asyncio.to_thread(self._kept.close)
@@ -258,7 +263,7 @@ class _Ingress:
     def _threads(self) -> list[_Thread]:
         """In the order of their start; they end in reverse."""
         topics, loop, decoder = self._settings.bus.topics, self._loop, self._decoder
-        give_replies = LoopHandover(loop, self._handler.replies_arrived)
+        give_replies = LoopHandover(loop, self._handler.ends.replies_arrived)
         give_heard = LoopHandover(loop, self._heard)
         give_changes = LoopHandover(loop, self._changed)
         self._models = TableReader(
@@ -274,6 +279,7 @@ class _Ingress:
             ],
             _FlushedThread(ProducerThread("kept producer", self._kept.producer)),
             self._kept.follower(loop),
+            *self._payloads.threads,
             ReplyListener(
                 self._reader(),
                 TopicPartition(topics.replies, self._slot),
@@ -334,7 +340,7 @@ class _Ingress:
         self._server.close_quiet(now_us)
         self._kept.keeper.sweep()
         self._meter.look(
-            in_flight=len(self._handler.waiters),
+            in_flight=len(self._handler.ends.waiters),
             lanes=len(self._fleet.router.lanes),
             connections=self._server.connections,
         )
@@ -342,7 +348,7 @@ class _Ingress:
             self._metrics.log_clock_error.set(self._log_clock.error_us / 1e6)
 
     def _drain(self) -> None:
-        self._log.info("drain.started", unanswered=len(self._handler.waiters))
+        self._log.info("drain.started", unanswered=len(self._handler.ends.waiters))
         self._health.drain()
         self._handler.drain.begin(self._clock.now_us())
         self._server.drain()
@@ -368,9 +374,14 @@ class _Ingress:
             else:
                 self._fleet.announced(change)
 
+    def _log_now_us(self) -> int | None:
+        if not self._log_clock.is_set:
+            return None
+        return self._log_clock.to_log(self._clock.now_us())
+
     def _log_refused(self, exchange: Exchange, error: BusError) -> None:
         self._metrics.produce_errors.labels(error.code).inc()
-        self._loop.call_soon_threadsafe(self._handler.log_refused, exchange, error)
+        self._loop.call_soon_threadsafe(self._handler.ends.log_refused, exchange, error)
 
     def _own_heartbeat(self) -> bytes:
         return encode_json(

@@ -73,6 +73,11 @@ class Parsed(msgspec.Struct, gc=False):
     priority: Priority | None = None
     timeout_us: int = 0
 
+    @property
+    def size(self) -> int:
+        """Raw bytes of the tensors."""
+        return sum([len(tensor.data) for tensor in self.tensors])
+
 
 class _Place(NamedTuple):
     """An input, and where its contents lie in the binary part."""
@@ -119,7 +124,10 @@ class RequestParser:
     worked out once: requests of one client look alike."""
 
     def __init__(
-        self, served: ServedVersion, payload_bytes_max: int, element_text_bytes: int
+        self,
+        served: ServedVersion,
+        payload_bytes_max: int,
+        element_text_bytes: int,
     ) -> None:
         self.bounds = BodyBounds(
             served.signature, payload_bytes_max, element_text_bytes

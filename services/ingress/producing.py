@@ -14,7 +14,7 @@ from functools import partial
 
 from headrace.broker import Delivery, Producer
 from headrace.clock import Clock
-from headrace.domain import Priority, Reason
+from headrace.domain import PayloadRef, Priority, Reason
 from headrace.errors import BusError, BusTimeout, RequestError
 from headrace.wire import NewRequest, RequestEncoder, Topics, cancel_headers
 from headrace.wire.headers import X_REQUEST_ID
@@ -40,11 +40,13 @@ def encoded(  # noqa: PLR0913 - what a record is made of
     deadline_us: int | None,
     log_us: int,
     payload_bytes_max: int,
+    payload: PayloadRef | None,
 ) -> tuple[list[tuple[str, bytes | None]], bytes]:
     """Headers and value of the request's record, ``deadline_us`` and ``log_us``, now,
-    in log time. Raises :class:`RequestError` when it is too large."""
-    size = sum([len(tensor.data) for tensor in parsed.tensors])
-    if size > payload_bytes_max:
+    in log time; ``payload``: where its tensors are instead. Raises
+    :class:`RequestError` when it is too large."""
+    size = parsed.size
+    if size > payload_bytes_max and payload is None:
         raise RequestError(
             f"the request's tensors take {size} bytes, at most "
             f"{payload_bytes_max} are allowed (payload_bytes_max)",
@@ -65,6 +67,7 @@ def encoded(  # noqa: PLR0913 - what a record is made of
             client_id=parsed.client_id,
             traceparent=head.traceparent.decode("latin-1"),
             tracestate=head.tracestate.decode("latin-1"),
+            payload=payload,
         ),
         log_us,
     )
@@ -141,6 +144,7 @@ class Outbox:
         lane: int,
         deadline_us: int,
         in_flight: int,
+        payload: PayloadRef | None = None,
     ) -> None:
         """Produce the request to its lane; ``in_flight`` wait already.
 
@@ -158,6 +162,7 @@ class Outbox:
             deadline_us=self._to_log_us(deadline_us),
             log_us=self._to_log_us(now_us),
             payload_bytes_max=self._payload_bytes_max,
+            payload=payload,
         )
         pace = self._pace.count(now_us, in_flight)
         if exchange.priority is Priority.REALTIME:
@@ -176,6 +181,8 @@ class Outbox:
         """Take back what :meth:`send` wrote, behind it: by another producer the cancel
         could come first. A cancel that the log refuses leaves the request to run."""
         served, reply_to = exchange.served, self._encoder.reply_to
+        if exchange.outlet is None:
+            return
         assert served is not None
         assert reply_to is not None
         headers = cancel_headers(

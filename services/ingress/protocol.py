@@ -184,7 +184,7 @@ class InferenceProtocol(HttpToolsProtocol):
         cycle, request_id = self.cycle, ""
         if isinstance(cycle, HotExchange):
             request_id = cycle.request_id
-            if cycle.body_complete and not self.handler.is_waiting(cycle):
+            if cycle.body_complete and not self.handler.ends.is_waiting(cycle):
                 cycle.response_complete = True  # its answer is not to come any more
         self.handler.outcomes.crashed(request_id, error)
         self._refuse_connection(refuse(Reason.CRASH, OWN_FAULT))
@@ -414,7 +414,7 @@ class InferenceProtocol(HttpToolsProtocol):
                 cycle.keep_alive = False
                 cycle.body_complete = True
                 cycle.stop_body_timer()
-                self.handler.refuse(cycle, refusal)
+                self.handler.ends.refuse(cycle, refusal)
                 return
             else:
                 is_whole = True

@@ -119,6 +119,11 @@ class Waiters(Generic[WaiterT]):
         assert waiter.request_id not in self._waiting
         self._waiting[waiter.request_id] = waiter
 
+    def peek(self, request_id: str, tenant: str) -> WaiterT | None:
+        """The waiter that this reply would end."""
+        waiter = self._waiting.get(request_id)
+        return waiter if waiter is not None and waiter.tenant == tenant else None
+
     def claim(self, request_id: str, tenant: str) -> WaiterT | Unclaimed:
         """The waiter that this reply ends."""
         waiter = self._waiting.get(request_id)

@@ -12,6 +12,7 @@ from tests.end_to_end.platforms import Platform, running
 from tests.models import graphs, zoo
 from tests.models.folders import put_simulated, put_version
 
+STORED_BYTES_MAX = 4 * 1024 * 1024
 PADDING = """\
 [padding]
 axis = "sequence"
@@ -57,10 +58,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def payloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the payload store."""
+    return tmp_path_factory.mktemp("payloads")
+
+
+@pytest.fixture(scope="session")
 def platform(
-    models: Path, tmp_path_factory: pytest.TempPathFactory
+    models: Path, payloads: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Platform]:
+    environment = {
+        "HEADRACE_BUS__PAYLOAD_STORE": f"file://{payloads}",
+        "HEADRACE_BUS__PAYLOAD_STORE_BYTES_MAX": str(STORED_BYTES_MAX),
+        "HEADRACE_RUNS__BREAKER_US": "1500000",
+    }
     folder = tmp_path_factory.mktemp("up")
-    shut_shortly = {"HEADRACE_RUNS__BREAKER_US": "1500000"}
-    with running(models, folder, "--ingress", "2", environment=shut_shortly) as started:
+    with running(models, folder, "--ingress", "2", environment=environment) as started:
         yield started

@@ -37,13 +37,13 @@ async def test_memory_that_shrinks_costs_no_answer(platform: Platform) -> None:
 def test_what_is_too_large_either_way_is_refused_with_the_reason(
     platform: Platform,
 ) -> None:
-    """A payload is at most 1 MiB, of a request as of a reply."""
-    rows = {n: infer_request({"X": np.full((n, 1), n, np.float32)}) for n in (2, 3)}
+    """A payload is at most 4 MiB, of a request as of a reply."""
+    rows = {n: infer_request({"X": np.full((n, 1), n, np.float32)}) for n in (2, 11)}
     got = [
         platform.post("spread/infer", body.body, **dict(body.headers))
         for body in rows.values()
     ]
-    wide = infer_request({"X": np.zeros((2, 200_000), np.float32)})
+    wide = infer_request({"X": np.zeros((2, 600_000), np.float32)})
     sent = platform.post("identity_fp32/infer", wide.body, **dict(wide.headers))
 
     assert got[0].status_code == 200
@@ -51,7 +51,7 @@ def test_what_is_too_large_either_way_is_refused_with_the_reason(
     for answer in (got[1], sent):
         assert answer.status_code == 413
         assert answer.headers["headrace-reason"] == "too_large"
-    assert "the reply has 1200000 bytes, at most 1048576" in got[1].json()["error"]
+    assert "the reply has 4400000 bytes, at most 4194304" in got[1].json()["error"]
 
 
 def ready(platform: Platform, model: str) -> set[bool]:

@@ -108,7 +108,7 @@ def an_envelope(value: bytes | None) -> Record:
     return Record("t", 0, 0, EPOCH_US, None, value, list(PROTOBUF_HEADERS))
 
 
-def a_decoder(served: ServedVersion) -> RequestDecoder:
+def a_decoder(served: ServedVersion, payload_bytes_max: int = 0) -> RequestDecoder:
     """Of a former that knows this one version of ``digits``."""
 
     def version_of(model: str, version: str) -> ServedVersion:
@@ -123,6 +123,7 @@ def a_decoder(served: ServedVersion) -> RequestDecoder:
         version_of=version_of,
         partitions_of=lambda topic: REPLY_PARTITIONS.get(topic, 0),
         to_mono=lambda log_us: log_us - EPOCH_US,
+        payload_bytes_max=payload_bytes_max,
     )
 
 

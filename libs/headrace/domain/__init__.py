@@ -44,7 +44,13 @@ from headrace.domain.outcome import (
     Terminal,
 )
 from headrace.domain.reason import HTTP_STATUS, RETRY_AFTER, Reason, is_final
-from headrace.domain.request import Priority, ReplyAddress, Request, Source
+from headrace.domain.request import (
+    PayloadRef,
+    Priority,
+    ReplyAddress,
+    Request,
+    Source,
+)
 from headrace.domain.tensor import VARIABLE, Datatype, Signature, Tensor, TensorSpec
 
 __all__ = [
@@ -75,6 +81,7 @@ __all__ = [
     "ModelState",
     "Padding",
     "PaddingManifest",
+    "PayloadRef",
     "Price",
     "Priority",
     "QueueLoad",

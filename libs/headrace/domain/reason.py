@@ -23,6 +23,7 @@ class Reason(StrEnum):
     MODEL_ERROR = "model_error"
     NO_FORMER = "no_former"
     LOG_UNAVAILABLE = "log_unavailable"
+    STORE_UNAVAILABLE = "store_unavailable"
     SHED_WINDOW = "shed_window"
     QUEUE_FULL = "queue_full"
     OVERLOADED = "overloaded"
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     REPLY_ADDRESS = "reply_address"
     RETENTION_GAP = "retention_gap"
+    PAYLOAD_LOST = "payload_lost"
     CRASH = "crash"
 
 
@@ -53,8 +55,10 @@ HTTP_STATUS: dict[Reason, int] = {
     Reason.MODEL_ERROR: 500,
     Reason.CRASH: 500,
     Reason.RETENTION_GAP: 500,
+    Reason.PAYLOAD_LOST: 500,
     Reason.NO_FORMER: 503,
     Reason.LOG_UNAVAILABLE: 503,
+    Reason.STORE_UNAVAILABLE: 503,
     Reason.SHED_WINDOW: 503,
     Reason.QUEUE_FULL: 503,
     Reason.OVERLOADED: 503,

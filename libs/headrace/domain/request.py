@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Priority", "ReplyAddress", "Request", "Source"]
+__all__ = ["PayloadRef", "Priority", "ReplyAddress", "Request", "Source"]
 
 
 class Priority(IntEnum):
@@ -36,6 +36,20 @@ class ReplyAddress(NamedTuple):
 
     topic: str
     partition: int | None
+
+
+class PayloadRef(NamedTuple):
+    """An object of the payload store in place of tensors: their raw contents, one after
+    the other. ``name`` is its path below the store, ``sha256`` in hex."""
+
+    name: str
+    sha256: str
+    sizes: tuple[int, ...]
+    """Bytes of each tensor."""
+
+    @property
+    def length(self) -> int:
+        return sum(self.sizes)
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -77,10 +91,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     reply_to: ReplyAddress | None
     source: Source
     tensors: tuple[bytes | memoryview, ...]
-    """Raw contents in the order of the signature's inputs."""
+    """Raw contents in the order of the signature's inputs; none where they are in the
+    payload store."""
 
     size_bytes: int
-    """Bytes of ``tensors`` together."""
+    """Bytes of the tensors together, wherever they are."""
 
     attempt: int = 1
     group: str = ""
@@ -95,3 +110,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     client_id: str = ""
     """The body's ``id``, for a plain reply record."""
+
+    payload: PayloadRef | None = None
+    """Where the tensors are, if they are not here; in the order of the signature."""

@@ -62,6 +62,11 @@ class Health:
         with self._lock:
             self._awaited.pop(name, None)
 
+    def awaits(self, name: str) -> bool:
+        """Whether it is awaited now."""
+        with self._lock:
+            return name in self._awaited
+
     def drain(self) -> None:
         self._draining = True
 

@@ -85,7 +85,24 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
     the same key runs anew."""
 
     payload_bytes_max: PositiveInt = _MIB
-    """Largest request and largest reply; a larger one is refused: `too_large`."""
+    """Largest request and largest reply in a record; a larger one travels through
+    `payload_store`, or is refused without one: `too_large`."""
+
+    payload_store: str | None = None
+    """Where larger ones lie, any URL of fsspec that all processes reach, such as
+    ``file:///mnt/payloads`` or ``s3://bucket/payloads``; None: nowhere."""
+
+    payload_store_bytes_max: PositiveInt = 64 * _MIB
+    """Largest request and largest reply in the store; a larger one is refused:
+    `too_large`."""
+
+    payload_keep_hours: PositiveInt = 360
+    """How long objects lie in the store before the ingresses delete them. Longer than
+    every record that names one: history, results (7 days) and dead letters (14)."""
+
+    payload_timeout_ms: PositiveInt = 5000
+    """Longest that a batch waits for its objects; those that are not there then count
+    as an attempt of their requests."""
 
     batch_bytes_max: PositiveInt = 16 * _MIB
     """Largest batch and reply record; a batch is closed before it passes this."""
@@ -103,6 +120,28 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
                 f"hold any request"
             )
         return self
+
+    @model_validator(mode="after")
+    def _store_holds_more_and_longer(self) -> BusSettings:
+        if self.payload_store is None:
+            return self
+        if self.payload_store_bytes_max < self.payload_bytes_max:
+            raise ValueError(
+                f"payload_store_bytes_max ({self.payload_store_bytes_max}) must be at "
+                f"least payload_bytes_max ({self.payload_bytes_max})"
+            )
+        if self.payload_keep_hours <= self.history_hours:
+            raise ValueError(
+                f"payload_keep_hours ({self.payload_keep_hours}) must be more than "
+                f"history_hours ({self.history_hours}): a record would outlive what it "
+                "names"
+            )
+        return self
+
+    @property
+    def stored_bytes_max(self) -> int:
+        """Largest payload in the store; 0: there is none."""
+        return 0 if self.payload_store is None else self.payload_store_bytes_max
 
     @property
     def topics(self) -> Topics:

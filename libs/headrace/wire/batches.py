@@ -6,7 +6,8 @@ worker finds them as slices of the value and parses nothing of their size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -15,6 +16,7 @@ from headrace.domain import (
     Datatype,
     Dispatch,
     Padding,
+    PayloadRef,
     ReplyAddress,
     Request,
     ServedVersion,
@@ -26,6 +28,7 @@ from headrace.wire.columns import SourceTable, index_into, sources_of
 from headrace.wire.compatibility import LENGTH, ROWS, batched_shapes, key_part
 from headrace.wire.framing import Piece, fields, frame, leading, member_bytes
 from headrace.wire.headers import check_schema
+from headrace.wire.payloads import views_of
 from headrace.wire.records import Record
 
 __all__ = [
@@ -75,6 +78,25 @@ class BatchedTensor(msgspec.Struct, frozen=True):
     def is_shared(self) -> bool:
         return ROWS not in self.shape and LENGTH not in self.shape
 
+    def completed(
+        self, more: Mapping[int, memoryview], rows: Sequence[int]
+    ) -> BatchedTensor:
+        """With the parts of members that it lacks."""
+        if self.is_shared:
+            data = self.data if len(self.data) else next(iter(more.values()))
+            return msgspec.structs.replace(self, data=data)
+        sizes = self.member_bytes or [
+            len(self.data) // sum(rows) * count for count in rows
+        ]
+        pieces = []
+        for member, (start, end) in enumerate(pairwise(accumulate(sizes, initial=0))):
+            pieces.append(more.get(member, self.data[start:end]))
+        return msgspec.structs.replace(
+            self,
+            data=memoryview(b"".join(pieces)),
+            member_bytes=tuple(member_bytes(pieces, rows)) or None,
+        )
+
 
 class Batch(msgspec.Struct, frozen=True):
     """A batch as its worker reads it; members stand in columns of equal length."""
@@ -98,6 +120,29 @@ class Batch(msgspec.Struct, frozen=True):
     attempts: list[int]
     client_ids: list[str]
     """Empty unless some member has a plain reply address."""
+
+    payloads: dict[int, PayloadRef] = {}
+    """Where the tensors of these members are: theirs in ``tensors`` are empty."""
+
+    def with_payloads(self, contents: Mapping[int, memoryview]) -> Batch:
+        """The batch as if all members had come with their tensors; ``contents`` of
+        every member of ``payloads``.
+
+        Raises ValueError where a reference is of another number of tensors.
+        """
+        fetched = {
+            member: list(views_of(ref, contents[member]))
+            for member, ref in self.payloads.items()
+        }
+        if any(len(views) != len(self.tensors) for views in fetched.values()):
+            raise ValueError("a payload of another number of tensors")
+        tensors = tuple(
+            tensor.completed(
+                {member: views[index] for member, views in fetched.items()}, self.rows
+            )
+            for index, tensor in enumerate(self.tensors)
+        )
+        return msgspec.structs.replace(self, tensors=tensors, payloads={})
 
     def compatibility_key(self, padding: Padding | None) -> str:
         """The key that its members share, for a version with this padding."""
@@ -152,12 +197,19 @@ def encode_batch(dispatch: Dispatch, stamp: BatchStamp, served: ServedVersion) -
     ):
         described = pb.BatchTensor(name=spec.name, datatype=spec.datatype, shape=shape)
         if ROWS in shape or LENGTH in shape:
-            pieces = [request.tensors[index] for request in requests]
+            pieces = [
+                request.tensors[index] if request.payload is None else b""
+                for request in requests
+            ]
             described.member_bytes.extend(
                 member_bytes(pieces, [request.rows for request in requests])
             )
         else:
-            pieces = [requests[0].tensors[index]]
+            pieces = [
+                request.tensors[index]
+                for request in requests
+                if request.payload is None
+            ][:1]
         contents = frame(TENSOR_CONTENTS, pieces)
         body += frame(BATCH_TENSORS, [*contents, described.SerializeToString()])
     body.append(_described(dispatch, stamp, served).SerializeToString())
@@ -213,6 +265,11 @@ def _described(
         message.lengths.extend(request.length for request in requests)
     if any(address.partition == PLAIN for address in addresses):
         message.client_ids.extend(request.client_id for request in requests)
+    message.payloads.extend(
+        payload_message(member, request.payload)
+        for member, request in enumerate(requests)
+        if request.payload is not None
+    )
     return message
 
 
@@ -232,6 +289,27 @@ def _addresses(
         ],
         [next(places) if request.reply_to else NO_REPLY for request in requests],
     )
+
+
+def payload_message(member: int, ref: PayloadRef) -> pb.Payload:
+    """A reference in an envelope."""
+    return pb.Payload(
+        member=member,
+        name=ref.name,
+        sha256=bytes.fromhex(ref.sha256),
+        sizes=ref.sizes,
+    )
+
+
+def payloads_of(messages: Iterable[pb.Payload], members: int) -> dict[int, PayloadRef]:
+    """The references of an envelope by member. Raises ValueError."""
+    found = {
+        each.member: PayloadRef(each.name, each.sha256.hex(), tuple(each.sizes))
+        for each in messages
+    }
+    if any(not 0 <= member < members for member in found):
+        raise ValueError(f"a payload of a member beyond {members}")
+    return found
 
 
 def _sync(message: pb.Sync) -> Sync:
@@ -273,6 +351,7 @@ def _batch(content: memoryview) -> Batch:
         lengths=list(message.lengths),
         attempts=list(message.attempts),
         client_ids=list(message.client_ids),
+        payloads=payloads_of(message.payloads, len(message.ids)),
     )
     _check_columns(batch)
     return batch

@@ -6,12 +6,19 @@ out is in the order of the signature, raw, and fits the served version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from headrace.domain import Datatype, ServedVersion, Tensor, TensorSpec
+from headrace.domain import (
+    Datatype,
+    PayloadRef,
+    ServedVersion,
+    Tensor,
+    TensorSpec,
+)
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility, compatibility
@@ -44,6 +51,8 @@ class Contents(NamedTuple):
     compatibility: Compatibility
     tensors: tuple[bytes | memoryview, ...]
     client_id: str
+    payload: PayloadRef | None = None
+    """Where the tensors are, if they are not here."""
 
 
 def read_foreign(
@@ -51,8 +60,10 @@ def read_foreign(
     model: str,
     version: str,
     version_of: Callable[[str, str], ServedVersion],
+    payload: PayloadRef | None = None,
 ) -> Contents:
-    """``version`` is the header's, else the value's own counts.
+    """``version`` is the header's, else the value's own counts. With ``payload`` the
+    value describes its inputs alone, in the order of the signature.
 
     Raises :class:`headrace.errors.RequestError`.
     """
@@ -63,6 +74,8 @@ def read_foreign(
             f"topic of {model!r}"
         )
     served = version_of(model, version or message.model_version)
+    if payload is not None:
+        return _referenced(message, served, payload)
     inputs = _by_name(message, served)
     ordered = [inputs[spec.name] for spec in served.signature.inputs]
     shapes = [shape for shape, _ in ordered]
@@ -111,6 +124,69 @@ def _message(value: bytes) -> oip.ModelInferRequest:
         raise UndecodableRecord(
             f"the value is no inference.ModelInferRequest: {error}"
         ) from error
+
+
+def _referenced(
+    message: oip.ModelInferRequest, served: ServedVersion, payload: PayloadRef
+) -> Contents:
+    specs = served.signature.inputs
+    if message.raw_input_contents or [each.name for each in message.inputs] != [
+        spec.name for spec in specs
+    ]:
+        raise RequestError(
+            "a value whose tensors are in the payload store has no contents itself and "
+            f"describes {_listed(spec.name for spec in specs)} in this order"
+        )
+    shapes = []
+    for spec, tensor in zip(specs, message.inputs, strict=True):
+        if tensor.datatype != spec.datatype:
+            raise RequestError(
+                f"input '{spec.name}' has datatype {tensor.datatype[:20]!r}, expected "
+                f"{spec.datatype}"
+            )
+        if served.batch_axes and spec.name not in served.batch_axes:
+            raise RequestError(
+                f"input '{spec.name}' has no batch axis, so its value decides which "
+                "requests share a batch: it cannot be in the payload store"
+            )
+        shapes.append(check_shape(spec.name, list(tensor.shape)))
+    sizes = _sizes(specs, shapes, payload)
+    return Contents(
+        served,
+        compatibility(served, shapes, [b""] * len(shapes)),
+        (),
+        message.id,
+        payload._replace(sizes=sizes),
+    )
+
+
+def _sizes(
+    specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], payload: PayloadRef
+) -> tuple[int, ...]:
+    """Bytes of each tensor, which follow from the shapes where there are no strings."""
+    units = [spec.datatype.item_bytes for spec in specs]
+    known = [
+        None if unit is None else unit * prod(shape)
+        for unit, shape in zip(units, shapes, strict=True)
+    ]
+    whole = [size for size in known if size is not None]
+    sizes = payload.sizes
+    if len(sizes) == 1 and len(whole) == len(specs):
+        sizes = tuple(whole)
+    if (
+        len(sizes) != len(specs)
+        or any(
+            expected not in (None, size)
+            for expected, size in zip(known, sizes, strict=False)
+        )
+        or sum(sizes) != payload.length
+    ):
+        expected = ", ".join("any" if size is None else str(size) for size in known)
+        raise RequestError(
+            f"the reference is of tensors of {', '.join(map(str, payload.sizes))} "
+            f"bytes, expected {expected}"
+        )
+    return sizes
 
 
 def _by_name(

@@ -18,6 +18,7 @@ __all__ = [
     "CE_TIME",
     "CE_TYPE",
     "CONTENT_TYPE",
+    "DATAREF",
     "DEADLINE",
     "ITEM",
     "JSON_HEADERS",
@@ -88,6 +89,8 @@ REPLAY_OF = "inf-replay-of"
 OUTPUTS = "inf-outputs"
 """How the client wants its answer, of a request whose answer is kept for it: JSON,
 ``[[name, is binary], ...]``."""
+DATAREF = "inf-dataref"
+"""Where the tensors are that the value lacks (:mod:`headrace.wire.payloads`)."""
 BODY_SHA256 = "inf-body-sha256"
 """Of the body behind an idempotency key, and of the version in its path."""
 REPLY_TOPIC = "reply-topic"

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.domain import Priority, ReplyAddress, Tensor
+from headrace.domain import PayloadRef, Priority, ReplyAddress, Tensor
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility
 from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, Piece, frame
+from headrace.wire.payloads import dataref_bytes
 from headrace.wire.records import Headers
 
 __all__ = ["NewRequest", "RequestEncoder"]
@@ -35,6 +36,8 @@ class NewRequest(msgspec.Struct, frozen=True, gc=False):
     client_id: str = ""
     traceparent: str = ""
     tracestate: str = ""
+    payload: PayloadRef | None = None
+    """Where the tensors are that the record does not carry."""
 
 
 class _Form(NamedTuple):
@@ -84,12 +87,15 @@ class RequestEncoder:
             headers.append((names.TRACEPARENT, request.traceparent.encode()))
             if request.tracestate:
                 headers.append((names.TRACESTATE, request.tracestate.encode()))
+        if request.payload is not None:
+            headers.append((names.DATAREF, dataref_bytes(request.payload)))
         pieces: list[Piece] = [form.opening]
         if request.client_id:
             pieces += frame(CLIENT_ID, [request.client_id.encode()])
         pieces.append(form.inputs)
-        for tensor in request.tensors:
-            pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
+        if request.payload is None:
+            for tensor in request.tensors:
+                pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
         return headers, b"".join(pieces)
 
     def _form(self, request: NewRequest) -> _Form:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from google.protobuf.message import DecodeError
 
-from headrace.domain import Datatype, Reason, Source, Tensor
-from headrace.errors import UndecodableRecord
+from headrace.domain import Datatype, PayloadRef, Reason, Source, Tensor
+from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire._generated import open_inference_pb2 as oip
+from headrace.wire.payloads import read_dataref
 from headrace.wire.records import Record
 
 __all__ = ["PlainReply", "PlainRequest", "decode_plain_reply", "decode_plain_request"]
@@ -24,6 +25,8 @@ class PlainReply(msgspec.Struct, frozen=True):
     model: str
     version: str
     outputs: tuple[Tensor, ...]
+    payload: PayloadRef | None = None
+    """Where the outputs' data are, if they are not here."""
 
 
 def decode_plain_reply(record: Record) -> PlainReply:
@@ -37,6 +40,10 @@ def decode_plain_reply(record: Record) -> PlainReply:
     is_ok = headers.get(names.STATUS) == names.STATUS_OK
     try:
         message = oip.ModelInferResponse.FromString(record.value or b"")
+        payload = read_dataref(headers)
+        raws = list(message.raw_output_contents)
+        if payload is not None:
+            raws = [b""] * len(message.outputs)
         return PlainReply(
             id=(headers.get(names.CE_ID) or b"").decode(),
             source=names.parse_source(headers.get(names.SOURCE)),
@@ -46,12 +53,11 @@ def decode_plain_reply(record: Record) -> PlainReply:
             version=message.model_version,
             outputs=tuple(
                 Tensor(output.name, Datatype(output.datatype), tuple(output.shape), raw)
-                for output, raw in zip(
-                    message.outputs, message.raw_output_contents, strict=True
-                )
+                for output, raw in zip(message.outputs, raws, strict=True)
             ),
+            payload=payload,
         )
-    except (DecodeError, ValueError, KeyError) as error:
+    except (DecodeError, RequestError, ValueError, KeyError) as error:
         raise UndecodableRecord(f"no plain reply: {error!r}") from error
 
 

@@ -5,21 +5,23 @@ A worker writes results alone, a batch former errors alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from types import MappingProxyType
 
 import msgspec
 from google.protobuf.message import DecodeError
 
-from headrace.domain import Datatype, Reason, Source, Tensor, Terminal
+from headrace.domain import Datatype, PayloadRef, Reason, Source, Tensor, Terminal
 from headrace.errors import UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire._generated import headrace_pb2 as pb
 from headrace.wire._generated import open_inference_pb2 as oip
-from headrace.wire.batches import Batch
+from headrace.wire.batches import Batch, payload_message, payloads_of
 from headrace.wire.columns import collapsed, expanded
 from headrace.wire.compatibility import LENGTH, ROWS
 from headrace.wire.framing import Piece, frame, leading, member_bytes
+from headrace.wire.payloads import dataref_bytes, tensors_from
 from headrace.wire.records import Outgoing, Record
 
 __all__ = [
@@ -72,6 +74,14 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     reason: Reason | None
     text: str
     retry_after_us: int | None
+    payload: PayloadRef | None = None
+    """Where the outputs' data are, if they are not here."""
+
+    def with_payload(self, content: memoryview) -> Answer:
+        """The answer with its data. Raises ValueError where that does not fit."""
+        assert self.payload is not None
+        outputs = tensors_from(self.payload, self.outputs, content)
+        return msgspec.structs.replace(self, outputs=outputs, payload=None)
 
 
 class Replies(msgspec.Struct, frozen=True):
@@ -92,8 +102,10 @@ def encode_replies(
     members: Sequence[int],
     outputs: Sequence[BatchedOutput],
     facts: RunFacts,
+    payloads: Mapping[int, PayloadRef] = MappingProxyType({}),
 ) -> bytes:
-    """Results of these members of ``batch``, all with one reply address."""
+    """Results of these members of ``batch``, all with one reply address. Those in
+    ``payloads``, by their place in ``members``, have empty pieces."""
     rows = [batch.rows[member] for member in members]
     body: list[Piece] = []
     for output in outputs:
@@ -123,6 +135,7 @@ def encode_replies(
         rows=rows,
         lengths=[batch.lengths[member] for member in members] if batch.lengths else (),
         attempts=collapsed([batch.attempts[member] for member in members]),
+        payloads=[payload_message(place, ref) for place, ref in payloads.items()],
     )
     body.append(message.SerializeToString())
     return b"".join(body)
@@ -158,8 +171,14 @@ def decode_replies(record: Record) -> Replies | None:
         raise UndecodableRecord(f"no replies: {error}") from error
 
 
-def plain_reply(batch: Batch, member: int, outputs: Sequence[Tensor]) -> Outgoing:
-    """A result as any reader of the protocol understands it."""
+def plain_reply(
+    batch: Batch,
+    member: int,
+    outputs: Sequence[Tensor],
+    payload: PayloadRef | None = None,
+) -> Outgoing:
+    """A result as any reader of the protocol understands it. With ``payload`` the
+    outputs' data are there, and a header says so."""
     message = oip.ModelInferResponse(
         model_name=batch.model,
         model_version=batch.version,
@@ -170,9 +189,12 @@ def plain_reply(batch: Batch, member: int, outputs: Sequence[Tensor]) -> Outgoin
         message.outputs.add(
             name=output.name, datatype=output.datatype, shape=output.shape
         )
-        raws += frame(RAW_OUTPUT_CONTENTS, [output.data])
+        if payload is None:
+            raws += frame(RAW_OUTPUT_CONTENTS, [output.data])
     value = b"".join([message.SerializeToString(), *raws])
     headers = _plain_headers(batch.ids[member], batch.sources[member], names.STATUS_OK)
+    if payload is not None:
+        headers.append((names.DATAREF, dataref_bytes(payload)))
     return Outgoing(batch.ids[member].encode(), headers, value)
 
 
@@ -221,16 +243,36 @@ def _replies(view: memoryview) -> Replies:
     outputs: Iterator[tuple[Tensor, ...]] = (
         zip(*columns, strict=True) if columns else iter([()] * members)
     )
+    payloads = payloads_of(message.payloads, members)
     answers = [
-        Answer(id_, tenant, count, attempt, tensors, reason, text, retry or None)
-        for id_, tenant, count, attempt, tensors, (reason, text, retry) in zip(
-            message.ids,
-            expanded(message.tenants, members),
-            rows,
-            expanded(message.attempts, members),
-            outputs,
-            outcomes,
-            strict=True,
+        Answer(
+            id_,
+            tenant,
+            count,
+            attempt,
+            tensors,
+            reason,
+            text,
+            retry or None,
+            payloads.get(place),
+        )
+        for place, (
+            id_,
+            tenant,
+            count,
+            attempt,
+            tensors,
+            (reason, text, retry),
+        ) in enumerate(
+            zip(
+                message.ids,
+                expanded(message.tenants, members),
+                rows,
+                expanded(message.attempts, members),
+                outputs,
+                outcomes,
+                strict=True,
+            )
         )
     ]
     facts = RunFacts(

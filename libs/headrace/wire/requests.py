@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from headrace.domain import (
     CancelRead,
     Datatype,
+    PayloadRef,
     Priority,
     Reason,
     ReplyAddress,
@@ -38,7 +39,8 @@ from headrace.wire.compatibility import (
 )
 from headrace.wire.familiar import FormKey, KnownForm, form_key, learn, read_known
 from headrace.wire.foreign import Contents, read_foreign
-from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, fields
+from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, fields, size_of
+from headrace.wire.payloads import read_dataref
 from headrace.wire.records import Record
 from headrace.wire.topics import Topics, checked_name
 
@@ -101,7 +103,11 @@ class RequestDecoder:
         version_of: Callable[[str, str], ServedVersion],
         partitions_of: Callable[[str], int],
         to_mono: Callable[[int], int],
+        payload_bytes_max: int = 0,
     ) -> None:
+        """``payload_bytes_max``: most bytes of a payload in the store; 0: there is no
+        store."""
+        self._payload_bytes_max = payload_bytes_max
         self._topics = topics
         self._version_of = version_of
         self._partitions_of = partitions_of
@@ -252,12 +258,15 @@ class RequestDecoder:
         if record.value is None:
             return CancelRead(source, identity(tenant, request_id, reply_to))
         version = names.text(headers, names.VERSION)
+        payload = self._payload(headers)
         made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         if made_by_us:
-            contents = self._ours(headers, record.value, model, version)
+            contents = self._ours(headers, record.value, model, version, payload)
             key = identity(tenant, request_id, reply_to)
         else:
-            contents = read_foreign(record.value, model, version, self._version_of)
+            contents = read_foreign(
+                record.value, model, version, self._version_of, payload
+            )
             key = f"{source.topic}/{source.partition}/{source.offset}"
         timeout_us = contents.served.latency_objective_us or TIMEOUT_DEFAULT_US
         deadline_us, overdue = deadline_of(record, headers, timeout_us)
@@ -277,11 +286,29 @@ class RequestDecoder:
             reply_to=reply_to,
             source=source,
             tensors=contents.tensors,
-            size_bytes=sum(map(len, contents.tensors)),
+            size_bytes=payload.length if payload else size_of(contents.tensors),
             made_by_us=made_by_us,
             client_id=contents.client_id,
+            payload=contents.payload,
         )
         return RequestRead(request, overdue)
+
+    def _payload(self, headers: Mapping[str, bytes | None]) -> PayloadRef | None:
+        payload = read_dataref(headers)
+        if payload is None:
+            return None
+        if not self._payload_bytes_max:
+            raise RequestError(
+                f"{names.DATAREF} names an object, but no payload store is set "
+                "(HEADRACE_BUS__PAYLOAD_STORE)"
+            )
+        if payload.length > self._payload_bytes_max:
+            raise RequestError(
+                f"the object of {names.DATAREF} has {payload.length} bytes, at most "
+                f"{self._payload_bytes_max} are allowed (payload_store_bytes_max)",
+                reason=Reason.TOO_LARGE,
+            )
+        return payload
 
     def _tenant(self, headers: Mapping[str, bytes | None]) -> str:
         tenant = names.text(headers, names.TENANT) or TENANT_DEFAULT
@@ -297,6 +324,7 @@ class RequestDecoder:
         value: bytes,
         model: str,
         version: str,
+        payload: PayloadRef | None,
     ) -> Contents:
         served = self._version_of(model, version)
         shape = names.text(headers, names.SHAPE)
@@ -307,21 +335,25 @@ class RequestDecoder:
                 f"{names.ROWS} is {rows}, expected 1 to {served.max_batch} (max_batch)"
             )
         raws, client_id = _cut(value)
+        given = [*map(len, raws), *(payload.sizes if payload else ())]
         sizes = self._sizes(served, shape)
-        if len(raws) != len(sizes):
+        if len(given) != len(sizes):
             raise RequestError(
-                f"the value has {len(raws)} raw tensors, expected {len(sizes)}"
+                f"the value has {len(given)} raw tensors, expected {len(sizes)}"
             )
-        for spec, raw, size in zip(served.signature.inputs, raws, sizes, strict=True):
+        if payload and raws:
+            raise RequestError("tensors are in the value and in the payload store")
+        for spec, has, size in zip(served.signature.inputs, given, sizes, strict=True):
             if size.unit is None:
                 continue
             expected = size.unit * (rows if size.per_row else 1)
             expected *= length if size.per_length else 1
-            if len(raw) != expected:
+            if has != expected:
                 raise RequestError(
-                    f"input '{spec.name}' has {len(raw)} bytes, expected {expected}"
+                    f"input '{spec.name}' has {has} bytes, expected {expected}"
                 )
-        return Contents(served, Compatibility(shape, rows, length), raws, client_id)
+        key = Compatibility(shape, rows, length)
+        return Contents(served, key, raws, client_id, payload)
 
     def _sizes(self, served: ServedVersion, shape: str) -> tuple[_Size, ...]:
         key = (served.model, served.version, served.sha256, shape)

@@ -46,7 +46,7 @@ def test_at_its_deadline_a_request_is_answered_504_once() -> None:
     world.wind(30_000)
     assert (exchange.status, exchange.reason) == (504, "expired")
     world.reply(a_result(exchange))
-    assert len(world.handler.waiters) == 0
+    assert len(world.handler.ends.waiters) == 0
 
 
 def test_after_a_gap_replies_go_before_deadlines() -> None:
@@ -66,7 +66,7 @@ def test_a_record_refused_by_the_log_is_503_at_once() -> None:
     exchange = world.ask()
     assert (exchange.status, exchange.reason) == (503, "log_unavailable")
     assert b"retry-after: 1" in exchange.fields
-    assert len(world.handler.waiters) == 0
+    assert len(world.handler.ends.waiters) == 0
 
 
 def test_a_produce_that_timed_out_waits_for_a_reply_until_the_deadline() -> None:
@@ -284,7 +284,7 @@ def test_a_client_that_leaves_takes_its_request_with_it() -> None:
     assert (cancel.partition, headers["ce_type"]) == (asked.partition, b"inf.cancel.v1")
     for name in ("ce_id", "inf-tenant", "reply-topic", "reply-partition"):
         assert headers[name] == dict(asked.headers)[name]
-    assert len(world.handler.waiters) == 0
+    assert len(world.handler.ends.waiters) == 0
     world.wind(6_000_000)
     world.reply(a_result(exchange))
     assert exchange.status is None

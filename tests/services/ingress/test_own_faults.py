@@ -115,7 +115,7 @@ async def test_a_fault_on_the_hot_route_is_answered_between_its_neighbours(
         answers = await client.ask(*together)
         assert [status for status, _, _ in answers] == [404, 500, 404, 500]
         check_told(answers[1], log)
-    assert len(world.handler.waiters) == 0
+    assert len(world.handler.ends.waiters) == 0
 
 
 @pytest.mark.parametrize("where", ["_admission.decide", "_outbox.send"])
@@ -131,7 +131,7 @@ async def test_a_fault_behind_asgi_is_answered_and_the_connection_goes_on(
         answers = await client.ask(page, a_request(BROKEN), page, a_request(BROKEN))
         assert [status for status, _, _ in answers] == [200, 500, 200, 500]
         check_told(answers[1], log)
-    assert len(world.handler.waiters) == 0
+    assert len(world.handler.ends.waiters) == 0
 
 
 async def test_a_fault_in_a_page_is_answered_and_the_connection_goes_on(

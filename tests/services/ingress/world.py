@@ -16,6 +16,7 @@ from headrace.domain import (
     Tensor,
 )
 from headrace.errors import BusError
+from headrace.payloads import PayloadStore, StoreThreads
 from headrace.telemetry import IngressMetrics, MetricsRegistry
 from headrace.testing import ManualClock, MemoryBroker
 from headrace.wire import (
@@ -33,6 +34,7 @@ from headrace.wire import (
     Topics,
 )
 from services.ingress.admitting import Admission
+from services.ingress.claims import Claims
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
@@ -46,6 +48,7 @@ from services.ingress.statistics import Statistics
 from tests.services.ingress.models import a_parser, a_version
 
 TOPICS = Topics("h")
+STORED_BYTES_MAX = 4096
 BODY = json.dumps(
     {"inputs": [{"name": "X", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}]}
 ).encode()
@@ -90,6 +93,8 @@ class World:
         lanes: int = 1,
         queue_records_max: int = 1000,
         former: bool = True,
+        store: PayloadStore | None = None,
+        payload_bytes_max: int = 1024 * 1024,
         **limits: int,
     ) -> None:
         self.clock = ManualClock(10_000_000)
@@ -109,7 +114,7 @@ class World:
             encoder=RequestEncoder(
                 "headrace/ingress/0", ReplyAddress(TOPICS.replies, 0)
             ),
-            payload_bytes_max=1024 * 1024,
+            payload_bytes_max=payload_bytes_max,
             clock=self.clock,
             to_log_us=lambda mono_us: mono_us,
             refused=self._refused,
@@ -125,6 +130,13 @@ class World:
                 Journal(self.clock),
             ),
             clock=self.clock,
+            claims=Claims(
+                store,
+                StoreThreads() if store else None,
+                inline_bytes_max=payload_bytes_max,
+                stored_bytes_max=STORED_BYTES_MAX,
+                now_us=self.clock.now_us,
+            ),
             keep=nothing_is_kept,
         )
         for served in versions or (a_version(),):
@@ -197,7 +209,7 @@ class World:
         return exchange
 
     def reply(self, *answers: Answer) -> None:
-        self.handler.replies_arrived(
+        self.handler.ends.replies_arrived(
             [
                 Replies(
                     batch="b1",
@@ -229,7 +241,7 @@ class World:
             self.handler.tick()
 
     def _refused(self, exchange: Exchange, error: BusError) -> None:
-        self.handler.log_refused(exchange, error)
+        self.handler.ends.log_refused(exchange, error)
 
 
 def nothing_is_kept(*_request: object) -> None:

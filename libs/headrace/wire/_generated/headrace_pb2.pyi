@@ -48,8 +48,20 @@ class BatchTensor(_message.Message):
     member_bytes: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., contents: _Optional[bytes] = ..., member_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Payload(_message.Message):
+    __slots__ = ("member", "name", "sha256", "sizes")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    member: int
+    name: str
+    sha256: bytes
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, member: _Optional[int] = ..., name: _Optional[str] = ..., sha256: _Optional[bytes] = ..., sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Batch(_message.Message):
-    __slots__ = ("batch", "lane", "epoch", "former", "incarnation", "lease_ms", "latest_start_us", "release_reason", "padded_rows", "predicted_us", "model", "version", "tensors", "sources", "addresses", "tenants", "ids", "source_index", "offsets", "address_index", "tenant_index", "rows", "lengths", "attempts", "client_ids")
+    __slots__ = ("batch", "lane", "epoch", "former", "incarnation", "lease_ms", "latest_start_us", "release_reason", "padded_rows", "predicted_us", "model", "version", "tensors", "sources", "addresses", "tenants", "ids", "source_index", "offsets", "address_index", "tenant_index", "rows", "lengths", "attempts", "client_ids", "payloads")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +87,7 @@ class Batch(_message.Message):
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     batch: bytes
     lane: int
     epoch: int
@@ -100,7 +113,8 @@ class Batch(_message.Message):
     lengths: _containers.RepeatedScalarFieldContainer[int]
     attempts: _containers.RepeatedScalarFieldContainer[int]
     client_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, batch: _Optional[bytes] = ..., lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., lease_ms: _Optional[int] = ..., latest_start_us: _Optional[int] = ..., release_reason: _Optional[str] = ..., padded_rows: _Optional[int] = ..., predicted_us: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., tensors: _Optional[_Iterable[_Union[BatchTensor, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourcePartition, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[ReplyPartition, _Mapping]]] = ..., tenants: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[str]] = ..., source_index: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., address_index: _Optional[_Iterable[int]] = ..., tenant_index: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., client_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    payloads: _containers.RepeatedCompositeFieldContainer[Payload]
+    def __init__(self, batch: _Optional[bytes] = ..., lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., lease_ms: _Optional[int] = ..., latest_start_us: _Optional[int] = ..., release_reason: _Optional[str] = ..., padded_rows: _Optional[int] = ..., predicted_us: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., tensors: _Optional[_Iterable[_Union[BatchTensor, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourcePartition, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[ReplyPartition, _Mapping]]] = ..., tenants: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[str]] = ..., source_index: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., address_index: _Optional[_Iterable[int]] = ..., tenant_index: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., client_ids: _Optional[_Iterable[str]] = ..., payloads: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ...) -> None: ...
 
 class Sync(_message.Message):
     __slots__ = ("lane", "epoch", "former", "k")
@@ -279,7 +293,7 @@ class ReplyTensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., contents: _Optional[bytes] = ..., member_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Replies(_message.Message):
-    __slots__ = ("batch", "model", "version", "worker", "epoch", "batch_rows", "wait_us", "input_us", "run_us", "output_us", "tensors", "ids", "tenants", "rows", "lengths", "attempts", "reasons", "texts", "retry_after_us")
+    __slots__ = ("batch", "model", "version", "worker", "epoch", "batch_rows", "wait_us", "input_us", "run_us", "output_us", "tensors", "ids", "tenants", "rows", "lengths", "attempts", "reasons", "texts", "retry_after_us", "payloads")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +313,7 @@ class Replies(_message.Message):
     REASONS_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_US_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     batch: bytes
     model: str
     version: str
@@ -318,4 +333,5 @@ class Replies(_message.Message):
     reasons: _containers.RepeatedScalarFieldContainer[str]
     texts: _containers.RepeatedScalarFieldContainer[str]
     retry_after_us: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, batch: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., worker: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_rows: _Optional[int] = ..., wait_us: _Optional[int] = ..., input_us: _Optional[int] = ..., run_us: _Optional[int] = ..., output_us: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[ReplyTensor, _Mapping]]] = ..., ids: _Optional[_Iterable[str]] = ..., tenants: _Optional[_Iterable[str]] = ..., rows: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_us: _Optional[_Iterable[int]] = ...) -> None: ...
+    payloads: _containers.RepeatedCompositeFieldContainer[Payload]
+    def __init__(self, batch: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., worker: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_rows: _Optional[int] = ..., wait_us: _Optional[int] = ..., input_us: _Optional[int] = ..., run_us: _Optional[int] = ..., output_us: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[ReplyTensor, _Mapping]]] = ..., ids: _Optional[_Iterable[str]] = ..., tenants: _Optional[_Iterable[str]] = ..., rows: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., texts: _Optional[_Iterable[str]] = ..., retry_after_us: _Optional[_Iterable[int]] = ..., payloads: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,6 @@
+"""Tensors that are too large for a record, kept where fsspec reaches."""
+
+from headrace.payloads.store import PayloadStore
+from headrace.payloads.threads import StoreThreads
+
+__all__ = ["PayloadStore", "StoreThreads"]

@@ -1,0 +1,26 @@
+"""How long a request may take, and is waited for."""
+
+from __future__ import annotations
+
+from headrace.domain import Reason
+from services.ingress.exchange import Exchange
+from services.ingress.head import Head
+from services.ingress.refusal import Refusal, refuse
+
+__all__ = ["ACCEPT_US", "over", "waits_to"]
+
+ACCEPT_US = 5_000_000
+"""Longest that 202 waits for the log."""
+
+
+def over(exchange: Exchange, now_us: int, deadline_us: int) -> Refusal | None:
+    if now_us < deadline_us:
+        return None
+    limit_ms = f"{exchange.limit_us / 1000:g} ms"
+    text = f"the time limit of {limit_ms} was over before the body was there"
+    return refuse(Reason.EXPIRED, text)
+
+
+def waits_to(head: Head, now_us: int, deadline_us: int) -> int:
+    is_async = head.keep is not None and head.keep.is_async
+    return min(now_us + ACCEPT_US, deadline_us) if is_async else deadline_us
