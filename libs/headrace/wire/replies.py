@@ -5,7 +5,7 @@ A worker writes results alone, a batch former errors alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from types import MappingProxyType
 
@@ -243,36 +243,17 @@ def _replies(view: memoryview) -> Replies:
     outputs: Iterator[tuple[Tensor, ...]] = (
         zip(*columns, strict=True) if columns else iter([()] * members)
     )
-    payloads = payloads_of(message.payloads, members)
     answers = [
-        Answer(
-            id_,
-            tenant,
-            count,
-            attempt,
-            tensors,
-            reason,
-            text,
-            retry or None,
-            payloads.get(place),
-        )
-        for place, (
-            id_,
-            tenant,
-            count,
-            attempt,
-            tensors,
-            (reason, text, retry),
-        ) in enumerate(
-            zip(
-                message.ids,
-                expanded(message.tenants, members),
-                rows,
-                expanded(message.attempts, members),
-                outputs,
-                outcomes,
-                strict=True,
-            )
+        Answer(id_, tenant, count, attempt, tensors, reason, text, retry or None, ref)
+        for id_, tenant, count, attempt, tensors, (reason, text, retry), ref in zip(
+            message.ids,
+            expanded(message.tenants, members),
+            rows,
+            expanded(message.attempts, members),
+            outputs,
+            outcomes,
+            _payloads(message),
+            strict=True,
         )
     ]
     facts = RunFacts(
@@ -291,6 +272,12 @@ def _replies(view: memoryview) -> Replies:
         facts=facts,
         answers=answers,
     )
+
+
+def _payloads(message: pb.Replies) -> Iterable[PayloadRef | None]:
+    """One for each member."""
+    members = range(len(message.ids))
+    return map(payloads_of(message.payloads, len(members)).get, members)
 
 
 def _outputs(part: memoryview, rows: list[int], lengths: list[int]) -> list[Tensor]:
