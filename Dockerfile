@@ -16,6 +16,8 @@ COPY pyproject.toml requirements.lock ./
 RUN uv pip install --constraint requirements.lock --requirement pyproject.toml
 
 FROM base AS ingress
+RUN uv pip install --constraint requirements.lock --requirement pyproject.toml \
+    --extra ingress
 COPY libs libs
 COPY schemas schemas
 COPY services services

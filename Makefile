@@ -56,7 +56,7 @@ lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions
 	@$(UV) pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" \
-	  --extra worker --extra ctl --group build --group demo --group dev $(ARGS) \
+	  --extra ingress --extra worker --extra ctl --group build --group demo --group dev $(ARGS) \
 	  --output-file requirements.lock pyproject.toml
 
 $(READY): $(UV) requirements.lock pyproject.toml
