@@ -14,8 +14,13 @@ import pytest
 from headrace.broker import KafkaConnection, records_since
 from headrace.wire import keyed_id
 from tests.end_to_end.platforms import Platform, eventually
+from tests.end_to_end.test_failures import is_ready
 
 pytestmark = pytest.mark.kafka
+
+PATIENT = {"headrace-timeout-ms": "60000"}
+AHEAD = {"headrace-timeout-ms": "30000", "Prefer": "respond-async"}
+"""Of eight seconds of work, which go first by their time limit."""
 
 
 def a_body(value: float = 1.0) -> dict[str, Any]:
@@ -124,6 +129,33 @@ def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
     assert ask(platform.url, key, "paced").status_code == 200
 
 
+def test_a_killed_ingress_takes_no_answer_with_it(platform: Platform) -> None:
+    """Its client sees the connection end, and gets the answer from another."""
+    key = uuid4().hex
+    first, second = platform.document.http
+    before = [
+        platform.client.post(
+            f"{second}/v2/models/lone/infer", json=a_body(), headers=AHEAD
+        )
+        for _ in range(80)
+    ]
+    assert {answer.status_code for answer in before} == {202}
+    with ThreadPoolExecutor(1) as clients:
+        cut = clients.submit(ask, first, key, "lone", **PATIENT)
+        eventually(lambda: is_asked(platform, key, "lone"))
+        os.kill(platform.pids("ingress")[0], signal.SIGKILL)
+        with pytest.raises(httpx.TransportError):
+            cut.result(30)
+    for answer in before:
+        platform.client.delete(f"{second}{answer.headers['location']}")
+
+    answer = ask(second, key, "lone", **PATIENT)
+    assert answer.json()["outputs"][0]["data"] == [1.0] * 4
+    eventually(lambda: is_ready(first), within_s=60)
+    assert ask(first, key, "lone", **PATIENT).content == answer.content
+    assert runs(platform, key, "lone") == 1
+
+
 def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
     key = uuid4().hex
     answer = ask(platform.url, key)
@@ -138,3 +170,15 @@ def test_a_killed_former_forgets_no_key(platform: Platform) -> None:
     eventually(lambda: ask(platform.document.http[1], uuid4().hex).is_success)
     assert ask(platform.document.http[1], key).content == answer.content
     assert runs(platform, key) == 1
+
+
+def is_asked(platform: Platform, key: str, model: str) -> bool:
+    """Whether its request lies in the log."""
+    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
+    wanted = keyed_id("default", model, key).encode()
+    return any(
+        dict(record.headers).get("ce_id") == wanted
+        for record in records_since(
+            connection, lambda one: f"requests.{model}" in one.topic
+        )
+    )
