@@ -53,6 +53,7 @@ __all__ = ["absolute", "app", "served_version"]
 
 CREATE_S = 15.0
 _PART = 4
+_AT_ONCE_US = 2_000
 
 app = App(name="jobs", help="Rows of files through idle capacity, into a file.")
 
@@ -115,7 +116,8 @@ class Asked:
     deadline
         Rows that have not run by then fail: 30m, 2h, 3d, or a date and time in UTC.
     rows
-        Most rows in one record [default: a quarter of the model's max_batch].
+        Most rows in one record [default: the model's max_batch, or a quarter of it
+        where a run takes more than 2 ms].
     """
 
     input_: Inputs
@@ -331,7 +333,7 @@ def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
         raise UsageError(f"--name {job} is the ingresses' own: choose another.")
     now_us = time.time_ns() // 1000
     deadline = asked.deadline
-    rows = asked.rows or max(served.max_batch // _PART, 1)
+    rows = asked.rows or _rows(served)
     return JobSpec(
         job=job,
         tenant=tenant,
@@ -347,6 +349,15 @@ def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
         if deadline is None
         else until_us(deadline, now_us, option="--deadline"),
     )
+
+
+def _rows(served: ServedVersion) -> int:
+    """Of one record: all that a run takes where that is over at once, else a part of
+    it, so that what is left of an online batch has room for some."""
+    run_us = served.run_us.get(served.max_batch)
+    if run_us is not None and run_us <= _AT_ONCE_US:
+        return served.max_batch
+    return max(served.max_batch // _PART, 1)
 
 
 def _register(cluster: Cluster, spec: JobSpec) -> None:

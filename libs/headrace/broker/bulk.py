@@ -34,8 +34,8 @@ __all__ = ["Answered", "BulkExchange", "CommittedPositions"]
 COMMITTED_EVERY_US: Final = 250_000
 LINGER_MS: Final = 10
 DELIVERED_WITHIN_MS: Final = 120_000
-PRODUCER_BYTES_MAX: Final = 32 * 1024 * 1024
-READER_BYTES_MAX: Final = 16 * 1024 * 1024
+PRODUCER_BYTES_MAX: Final = 16 * 1024 * 1024
+READER_BYTES_MAX: Final = 8 * 1024 * 1024
 READER_RECORDS_MIN: Final = 2000
 LOOK_UP_S: Final = 10.0
 

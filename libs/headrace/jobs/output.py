@@ -49,6 +49,7 @@ class Output:
         self._parts: list[Part[Answer]] = []
         self._file = Replacing(url)
         self._errors: Replacing | None = None
+        self._is_closed = False
         try:
             self._writer = open_writer(url, self._file.file, self._schema, len(fields))
         except RequestError:
@@ -74,7 +75,7 @@ class Output:
 
     def put(self) -> None:
         """All rows were added: the file takes its place."""
-        self._writer.close()
+        self._close()
         if self._errors is not None:
             self._errors.put()
         else:
@@ -83,9 +84,16 @@ class Output:
 
     def drop(self) -> None:
         """Leave nothing behind; without effect once it was put."""
+        self._close()
         self._file.drop()
         if self._errors is not None:
             self._errors.drop()
+
+    def _close(self) -> None:
+        """A writer must not outlive its file: it would end it when it is collected."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._writer.close()
 
     def _write(self, chunk: Chunk) -> None:
         columns: Sequence[pa.Array] = self._outputs.columns(self._parts)

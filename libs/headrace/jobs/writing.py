@@ -15,7 +15,7 @@ from headrace.jobs.store import suffixes
 
 __all__ = ["OUTPUT_FORMATS", "Writer", "open_writer"]
 
-GROUP_BYTES: Final = 16 * 1024 * 1024
+GROUP_BYTES: Final = 8 * 1024 * 1024
 GROUP_ROWS: Final = 131_072
 """A row group of Parquet is closed when it has either."""
 
