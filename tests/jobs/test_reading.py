@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import RequestError
+from headrace.jobs import find
+from headrace.jobs import textual as lines_of
+from headrace.jobs.chunks import Chunk
+from headrace.jobs.reading import InputRows
+
+
+def put(folder: Path, name: str, rows: int = 10) -> Path:
+    """A file of whatever format with the columns ``n`` and, where it can, ``x``."""
+    path = folder / name
+    table = pa.table(
+        {"n": np.arange(rows), "x": [[float(row)] * (row % 3) for row in range(rows)]}
+    )
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(table, path, row_group_size=4)
+        case ".arrow":
+            with pa.ipc.new_file(str(path), table.schema) as writer:
+                writer.write_table(table, max_chunksize=3)
+        case ".arrows":
+            with pa.ipc.new_stream(str(path), table.schema) as writer:
+                writer.write_table(table, max_chunksize=3)
+        case ".npy":
+            np.save(path, np.arange(rows * 2, dtype=np.float32).reshape(rows, 2))
+        case ".csv":
+            path.write_text("n\n" + "".join(f"{row}\n" for row in range(rows)))
+        case ".jsonl":
+            text = "\n".join(json.dumps(each) for each in table.to_pylist())
+            path.write_text(text)
+        case ".gz":
+            path.write_bytes(gzip.compress(put(folder, path.stem, rows).read_bytes()))
+    return path
+
+
+def numbers(chunks: list[Chunk]) -> list[int]:
+    found: list[int] = []
+    for chunk in chunks:
+        assert chunk.first == (found[-1] + 1 if found else chunk.first)
+        column = chunk.batch.column(0)
+        if pa.types.is_fixed_size_list(column.type):
+            found += [int(row[0]) // 2 for row in column.to_pylist()]
+        else:
+            found += [int(each) for each in column.to_pylist()]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.parquet", "a.arrow", "a.arrows", "a.npy", "a.csv", "a.jsonl", "a.csv.gz"],
+)
+@pytest.mark.parametrize("start", [0, 5, 10])
+def test_rows_are_read_from_any_row_on(tmp_path: Path, name: str, start: int) -> None:
+    rows = InputRows([str(put(tmp_path, name))])
+    chunks = list(rows.chunks(start))
+    assert numbers(chunks) == list(range(start, 10))
+    assert rows.rows in {10, None}
+
+
+def test_files_follow_one_another(tmp_path: Path) -> None:
+    for name in ("b.parquet", "a.parquet", "c.txt"):
+        put(tmp_path, name, 3)
+    urls = [each.url for each in find([str(tmp_path / "*.parquet")])]
+    assert [url.rpartition("/")[2] for url in urls] == ["a.parquet", "b.parquet"]
+
+    rows = InputRows(urls)
+
+    assert rows.rows == 6
+    assert [chunk.first for chunk in rows.chunks(4)] == [4]
+    assert sum(chunk.batch.num_rows for chunk in rows.chunks()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.txt", b"", "its name must end in"),
+        ("a.npy.gz", b"", "its name must end in"),
+        ("a.parquet", b"no", "cannot be"),
+        ("a.csv", b"a,a\n1,2\n", "must name the columns, each once"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: bytes, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(RequestError, match=text):
+        InputRows([str(path)])
+
+
+def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
+    one, other = put(tmp_path, "a.parquet"), tmp_path / "b.parquet"
+    pq.write_table(pa.table({"n": ["text"]}), other)
+    with pytest.raises(RequestError, match=r"b\.parquet has the columns n: string"):
+        _ = InputRows([str(one), str(other)]).rows
+
+
+def test_a_pattern_without_files_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    for name in ("*.parquet", "a.parquet"):
+        with pytest.raises(RequestError, match="there is no file"):
+            find([str(tmp_path / name)])
+
+
+def test_a_line_that_breaks_the_format_keeps_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n1,2\n3\n4,"5\n5"\n6,7,8\n')
+    chunks = list(InputRows([str(path)]).chunks())
+    assert pa.Table.from_batches([chunk.batch for chunk in chunks]).to_pydict() == {
+        "a": ["1", None, "4", None],
+        "b": ["2", None, "5\n5", None],
+    }
+    broken = {
+        chunk.first + row: text
+        for chunk in chunks
+        for row, text in chunk.broken.items()
+    }
+    assert broken == {
+        1: "the line has 1 fields, expected 2",
+        3: "the line has 3 fields, expected 2",
+    }
+
+
+def test_numbers_of_json_may_become_fractions_where_a_float_is_fed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_of, "CHUNK_BYTES", 8)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": [1]}\n{"x": [1.5]}\n')
+    rows = InputRows([str(path)], {"x"})
+    found = [chunk.batch.to_pydict()["x"] for chunk in rows.chunks()]
+    assert found == [[[1.0]], [[1.5]]]
+    assert [chunk.broken for chunk in rows.chunks()] == [{}, {}]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(4, 40))
+def test_broken_lines_of_json_stand_alone(
+    tmp_path_factory: pytest.TempPathFactory, good: list[bool], chunk_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    path.write_text(
+        '{"n": -1}\n'
+        + "".join(
+            f'{{"n": {row}}}\n' if ok else "{,\n\n" for row, ok in enumerate(good)
+        )
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines_of, "CHUNK_BYTES", chunk_bytes)
+        chunks = list(InputRows([str(path)]).chunks())
+    values = [each for chunk in chunks for each in chunk.batch.column(0).to_pylist()]
+    broken = {chunk.first + row for chunk in chunks for row in chunk.broken}
+    assert values == [-1, *[row if ok else None for row, ok in enumerate(good)]]
+    assert broken == {row + 1 for row, ok in enumerate(good) if not ok}
