@@ -17,6 +17,7 @@ from headrace.delivery.decisions import (
     PausePartition,
     ReadCompletions,
     ReadKeys,
+    ReadOne,
     ReadRequests,
     ReadToEnds,
     Rejoin,
@@ -117,6 +118,7 @@ class Acting:
         owned: OwnedLane,
         decision: FetchPositions
         | ReadRequests
+        | ReadOne
         | ReadCompletions
         | ReadKeys
         | ReadToEnds
@@ -129,6 +131,9 @@ class Acting:
                 self._fetch_positions(owned, models)
             case ReadRequests(positions=positions):
                 self._read_requests(owned, positions)
+            case ReadOne(topic=topic, partition=partition, offset=offset):
+                place = ((topic, partition, offset),)
+                self._read_requests(owned, place, takes_one=True)
             case ReadCompletions(position=position):
                 self._read_completions(owned, position)
             case ReadKeys():
@@ -174,7 +179,11 @@ class Acting:
         ]
 
     def _read_requests(
-        self, owned: OwnedLane, positions: Iterable[tuple[str, int, int]]
+        self,
+        owned: OwnedLane,
+        positions: Iterable[tuple[str, int, int]],
+        *,
+        takes_one: bool = False,
     ) -> None:
         by_priority = defaultdict[int, dict[TopicPartition, int]](dict)
         for topic, partition, offset in positions:
@@ -183,7 +192,7 @@ class Acting:
         for priority, some in by_priority.items():
             change = self._requests[priority].read(some)
             for one in some:
-                self._lanes.routes[one] = Route(owned, change)
+                self._lanes.routes[one] = Route(owned, change, takes_one)
 
     def _read_completions(self, owned: OwnedLane, position: int) -> None:
         claims = TopicPartition(self._topics.lanes, owned.lane)

@@ -204,11 +204,15 @@ class Intake:
                 continue
             if early.is_holding and early.is_held(key, each):
                 continue
+            if route.takes_one:
+                routes[key] = route.without_more()
             read = decode(record)
             if isinstance(read, RequestRead):
                 last = read.request
-            elif isinstance(read, RequestRejected) and early.holds(
-                read, key, each, now_us
+            elif (
+                isinstance(read, RequestRejected)
+                and not route.takes_one
+                and early.holds(read, key, each, now_us)
             ):
                 continue
             decisions = route.owned.core.handle(read, now_us)

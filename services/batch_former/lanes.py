@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from headrace.delivery import Lane
@@ -9,6 +10,9 @@ from headrace.scheduling import BatchFormer
 from services.batch_former.messages import EndsFound
 
 __all__ = ["Lanes", "OwnedLane", "Route"]
+
+NEVER = sys.maxsize
+"""A change that no reader comes to."""
 
 
 class OwnedLane:
@@ -45,6 +49,11 @@ class Route(NamedTuple):
 
     owned: OwnedLane
     change: int
+    takes_one: bool = False
+    """The first of them alone; others are not of this lane any more."""
+
+    def without_more(self) -> Route:
+        return self._replace(change=NEVER)
 
 
 class Lanes:

@@ -22,7 +22,7 @@ from headrace.broker import (
     TopicPartition,
 )
 from headrace.clock import SystemClock
-from headrace.delivery import Lane, LogClock
+from headrace.delivery import Lane, LogClock, Turn
 from headrace.domain import HopsMeasured, Priority
 from headrace.errors import BusError, OffsetOutOfRange, SetupError
 from headrace.lifecycle import (
@@ -164,6 +164,7 @@ class _Former:
         )
         self._inbox: Inbox[Message] = Inbox()
         self._lanes = Lanes()
+        self._turn = Turn()
         self._ownership = Ownership(
             self._inbox,
             self._reader("ranges"),
@@ -351,6 +352,7 @@ class _Former:
             topics=self._topics,
             scheduler=scheduler,
             limits=self._settings.lane_limits,
+            turn=self._turn,
         )
         now_us = self._clock.now_us()
         return OwnedLane(lane, term, core, scheduler, taken_us=now_us)

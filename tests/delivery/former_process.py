@@ -18,6 +18,7 @@ from headrace.delivery.decisions import (
     PausePartition,
     ReadCompletions,
     ReadKeys,
+    ReadOne,
     ReadRequests,
     ReadToEnds,
     Rejoin,
@@ -56,7 +57,15 @@ from headrace.wire.topics import Topics
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
 from tests.delivery.process import Process
-from tests.delivery.records import BatchRecord, SyncRecord, keys_read, record_read
+from tests.delivery.readers import Readers
+from tests.delivery.records import (
+    LETHAL,
+    Ask,
+    BatchRecord,
+    SyncRecord,
+    keys_read,
+    record_read,
+)
 from tests.delivery.scheduler import Watched
 
 if TYPE_CHECKING:
@@ -82,9 +91,7 @@ class FormerProcess(Process):
         self.scheduler: Watched | None = None
         self._orders = Producer(world, self)
         self._answers = Producer(world, self)
-        self._positions: dict[Partition, int] = {}
-        self._paused: set[Partition] = set()
-        self._readers: dict[Partition, Callable[[], None]] = {}
+        self._readers = Readers(self, self._take)
         self._term = 0
         self._ticks_at = (0, 0)
         self._tick_at_us: int | None = None
@@ -259,10 +266,11 @@ class FormerProcess(Process):
             case _:
                 self._change_reading(decision)
 
-    def _change_reading(
+    def _change_reading(  # noqa: C901 - the union
         self,
         decision: FetchPositions
         | ReadRequests
+        | ReadOne
         | ReadCompletions
         | ReadToEnds
         | StopReading
@@ -274,21 +282,23 @@ class FormerProcess(Process):
                 self._fetch(decision)
             case ReadRequests(positions=positions):
                 for topic, number, position in positions:
-                    self._read((topic, number), position)
+                    self._readers.read((topic, number), position)
+            case ReadOne(topic=topic, partition=number, offset=offset):
+                self._readers.read((topic, number), offset, single=True)
             case ReadCompletions(position=position):
-                self._read(COMPLETIONS, position)
-                self._read(CLAIMS, self.world.log.end(CLAIMS))
+                self._readers.read(COMPLETIONS, position)
+                self._readers.read(CLAIMS, self.world.log.end(CLAIMS))
             case ReadToEnds():
                 self._ends = {COMPLETIONS: self.world.log.end(COMPLETIONS)}
                 self._check_ends()
             case StopReading(partitions=partitions):
-                for each in list(self._positions) if partitions is None else partitions:
-                    self._stop(each)
+                every = list(self._readers.positions)
+                for each in every if partitions is None else partitions:
+                    self._readers.stop(each)
             case PausePartition(topic=topic, partition=number):
-                self._paused.add((topic, number))
+                self._readers.pause((topic, number))
             case ResumePartition(topic=topic, partition=number):
-                self._paused.discard((topic, number))
-                self._poll((topic, number))
+                self._readers.resume((topic, number))
             case _:
                 assert_never(decision)
 
@@ -299,8 +309,8 @@ class FormerProcess(Process):
     def _drop(self) -> None:
         assert self.lane is not None
         assert self.lane.state is LaneState.OUT
-        for partition in list(self._positions):
-            self._stop(partition)
+        for partition in list(self._readers.positions):
+            self._readers.stop(partition)
         self.lane = self.scheduler = None
         self._ends = {}
         self._tick_at_us = None
@@ -405,35 +415,16 @@ class FormerProcess(Process):
 
     # -- reading
 
-    def _read(self, partition: Partition, position: int) -> None:
-        self._stop(partition)
-        self._positions[partition] = position
-        reader = partial(self.call, partial(self._poll, partition))
-        self._readers[partition] = reader
-        self.world.log.subscribe(partition, reader)
-        self.after(self.world.latency_us(), partial(self._poll, partition))
-
-    def _stop(self, partition: Partition) -> None:
-        self._positions.pop(partition, None)
-        self._paused.discard(partition)
-        reader = self._readers.pop(partition, None)
-        if reader is not None:
-            self.world.log.unsubscribe(partition, reader)
-
-    def _poll(self, partition: Partition) -> None:
-        """Hand over what is there; now and then some of it once more."""
-        records = self.world.log.records[partition]
-        if partition in self._positions and self.world.faults.rereads():
-            self._positions[partition] = max(0, self._positions[partition] - 3)
-        while (position := self._positions.get(partition)) is not None:
-            if position >= len(records) or partition in self._paused:
-                break
-            self._positions[partition] = position + 1
-            self.tell(self._decode(partition, position, records[position]))
+    def _take(self, partition: Partition, offset: int, record: Any) -> None:
+        if isinstance(record, Ask) and record.kind == LETHAL:
+            self.world.deaths[record.id] += 1
+            self.world.kill_former(self.instance)
+            return
+        self.tell(self._decode(partition, offset, record))
         self._check_ends()
 
     def _check_ends(self) -> None:
-        position = self._positions.get(COMPLETIONS)
+        position = self._readers.positions.get(COMPLETIONS)
         if self._ends and (position is None or position >= self._ends[COMPLETIONS]):
             self._ends = {}
 

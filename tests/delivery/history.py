@@ -58,7 +58,9 @@ class History:
                 assert self.asked, "an error for nothing"
                 self.errors[each].append(reason)
                 self._end(each, "error")
-            case DeadLetter(id=each, reason=reason):
+            case DeadLetter(id=each, reason=reason, source=source):
+                # One that was never read is known by its place alone.
+                each = each or self.asked[source[:2]][source.offset].id
                 self.letters[each].append(reason)
                 self.ended.add(each)
             case StaleWritten():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.delivery.process import Process
 
 __all__ = [
+    "LETHAL",
     "Ask",
     "BatchRecord",
     "Cancel",
@@ -36,6 +37,10 @@ __all__ = [
     "keys_read",
     "record_read",
 ]
+
+
+LETHAL = "lethal to formers"
+"""The kind of a request that ends whoever reads it."""
 
 
 class Ask(msgspec.Struct, frozen=True):

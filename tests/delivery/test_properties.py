@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delivery import LaneLimits
+from headrace.domain import Reason
 from tests.delivery.builders import MS, SECOND
 from tests.delivery.faults import HARMLESS, KINDS
+from tests.delivery.records import LETHAL
 from tests.delivery.world import World
 
 TINY = st.builds(
@@ -65,6 +67,37 @@ def test_what_is_no_fault_causes_no_error_and_no_second_run(
     world.check_end()
     assert world.exhausted() == []
     assert world.run_twice() == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.frozensets(st.sampled_from(sorted(HARMLESS - {"move"}))))
+def test_what_kills_its_former_is_a_dead_letter_and_takes_nobody_along(
+    seed: int, kinds: frozenset[str]
+) -> None:
+    """Two deaths until the partition is suspected, and two at the record by itself."""
+    world = World(
+        seed, kinds=kinds, strikes=4, wreckers=False, cancels=0, keyed=0, lethal=1
+    )
+    world.start(asks=20)
+    world.run()
+    world.check_end()
+    for asks in world.history.asked.values():
+        for ask in asks:
+            letters = world.history.letters[ask.id]
+            assert (Reason.CRASH in letters) == (ask.kind == LETHAL), ask
+            assert world.deaths[ask.id] in ({4, 5, 6} if ask.kind == LETHAL else {0})
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, FAULTS, st.integers(0, 8), TINY)
+def test_what_kills_formers_breaks_no_invariant_among_other_faults(
+    seed: int, kinds: frozenset[str], strikes: int, limits: LaneLimits
+) -> None:
+    """Who loses the lane is not told from the dead, so others may pay for it here."""
+    world = World(seed, kinds=kinds, strikes=strikes, limits=limits, lethal=3)
+    world.start(asks=15)
+    world.run()
+    world.check_end()
 
 
 @settings(max_examples=40, deadline=None)

@@ -75,7 +75,7 @@ def test_the_confirming_commit_names_every_partition_with_its_own_w_and_c() -> N
     assert commit.wait
     assert [(e.offset, CommitMetadata.parse(e.metadata)) for e in commit.entries] == [
         (7, CommitMetadata(4, completions=70, takeovers=2)),
-        (2, CommitMetadata(4, completions=0, takeovers=1)),
+        (2, CommitMetadata(4, completions=0)),
     ]
 
 

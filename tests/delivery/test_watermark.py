@@ -340,3 +340,13 @@ def test_metadata_reads_as_the_protocol_writes_it() -> None:
     assert CommitMetadata.parse("1;e=7;c=12;n=1;s=40") == CommitMetadata(7, 12, 1, 40)
     for other in ("", "consumer-1", "2;e=7;c=12;n=1", "1;e=7", "1;e=x;c=1;n=1"):
         assert CommitMetadata.parse(other) is None
+
+
+def test_a_suspect_travels_with_its_deaths() -> None:
+    for metadata in (
+        CommitMetadata(7, completions=3),
+        CommitMetadata(7, completions=3, takeovers=2, suspect=0),
+        CommitMetadata(7, completions=3, takeovers=2, suspect=9, deaths=2),
+    ):
+        assert CommitMetadata.parse(metadata.encode()) == metadata
+    assert CommitMetadata.parse("1;e=7;c=3;n=2;s=9") == CommitMetadata(7, 3, 2, 9)

@@ -26,7 +26,7 @@ from tests.delivery.faults import FAULTS_UNTIL_US, KINDS, Faults
 from tests.delivery.former_process import FormerProcess
 from tests.delivery.history import History
 from tests.delivery.process import Process
-from tests.delivery.records import Ask, Cancel
+from tests.delivery.records import LETHAL, Ask, Cancel
 from tests.delivery.scheduler import FifoScheduler
 from tests.delivery.worker_process import WorkerProcess
 
@@ -49,6 +49,7 @@ class World:
         wreckers: bool = True,
         cancels: float = 0.1,
         keyed: float = 0.15,
+        lethal: int = 0,
         run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
         policy: Callable[[Iterator[str]], Scheduler] | None = None,
@@ -78,6 +79,10 @@ class World:
         self._wreckers = wreckers
         self._cancels = cancels
         self._keyed = keyed
+        self._lethal = lethal
+        """Requests still to come that kill whichever former reads them."""
+        self.deaths = Counter[str]()
+        """Of formers, at each request that kills them."""
         self._policy = policy
         self.run_us = run_us
         self.memory_rows = random.choice([1, 2, 4]) if wreckers else 4
@@ -223,6 +228,9 @@ class World:
             kinds |= {"breaker": 2, "killer": 0.7, "hog": 1}
             kinds |= {"sleeper": 0.4, "stone": 0.4, "lethal": 0.4}
         (kind,) = random.choices(list(kinds), list(kinds.values()))
+        if self._lethal and random.random() < 0.3:
+            self._lethal -= 1
+            kind = LETHAL
         deadline_us = None
         if not bulk:
             deadline_us = self.now_us + random.choice([2, 10, 60]) * SECOND
@@ -232,10 +240,12 @@ class World:
             deadline_log_us=deadline_us,
             reply_to=reply_to,
             made_by_us=random.random() < 0.8,
-            is_rejected=random.random() < 0.03,
+            is_rejected=kind != LETHAL and random.random() < 0.03,
             is_overdue=not bulk and random.random() < 0.03,
         )
         self.log.append(partition, ask)
+        if kind == LETHAL:
+            return
         if ask.made_by_us and random.random() < 0.1:
             self.after(random.randrange(500 * MS), partial(self._again, partition, ask))
         if ask.made_by_us and not ask.is_rejected and random.random() < self._cancels:

@@ -12,6 +12,7 @@ from headrace.delivery.logtime import LogClock
 from headrace.delivery.metadata import CommitMetadata
 from headrace.delivery.pacing import Mark, Outstanding, Pacing, PacingLimits
 from headrace.delivery.roster import Roster
+from headrace.delivery.suspects import Turn
 from headrace.delivery.worker import WorkerCore
 from headrace.delivery.worker_limits import WorkerLimits
 
@@ -29,6 +30,7 @@ __all__ = [
     "Ran",
     "Remedy",
     "Roster",
+    "Turn",
     "VersionFitness",
     "WorkerCore",
     "WorkerLimits",

@@ -36,7 +36,7 @@ class Purpose(Enum):
 
 class _Sent(NamedTuple):
     purpose: Purpose
-    watermarks: list[tuple[Log, int]]
+    watermarks: list[tuple[Log, int, tuple[int, int] | None]]
 
 
 class Commits:
@@ -80,11 +80,7 @@ class Commits:
     ) -> int | None:
         """The regular commit; its number, or None when nothing moved."""
         everything = self._wants_all or now_us >= self._all_at_us
-        logs = [
-            log
-            for log in ledger.logs.values()
-            if everything or log.watermark != log.committed
-        ]
+        logs = [log for log in ledger.logs.values() if everything or log.has_moved]
         self._tick_at_us = now_us + self._limits.commit_us
         if everything:
             self._all_at_us = now_us + self._limits.commit_all_us
@@ -102,8 +98,11 @@ class Commits:
         return self._send(purpose, list(ledger.logs.values()), epoch, position)
 
     def leave(self, ledger: Ledger, epoch: int, position: int) -> int | None:
-        """The last commit; None: there is nothing to say."""
-        logs = [log for log in ledger.logs.values() if log.watermark != log.committed]
+        """The last commit; None: there is nothing to say. An owner that comes so far
+        did not end at a record of what it leaves behind."""
+        logs = [log for log in ledger.logs.values() if log.has_moved or log.takeovers]
+        for log in logs:
+            log.takeovers = 0
         return self._send(Purpose.LEAVE, logs, epoch, position) if logs else None
 
     def take(self, entries: list[CommitEntry], epoch: int) -> int:
@@ -116,8 +115,9 @@ class Commits:
         if sent is None:
             return None
         if event.outcome is CommitOutcome.ACCEPTED:
-            for log, watermark in sent.watermarks:
+            for log, watermark, marked in sent.watermarks:
                 log.committed = watermark
+                log.marked_committed = marked
         return sent.purpose
 
     def put_off(self, now_us: int) -> None:
@@ -141,13 +141,13 @@ class Commits:
             )
             for log in logs
         ]
-        watermarks = [(log, log.watermark) for log in logs]
+        watermarks = [(log, log.watermark, log.marked) for log in logs]
         return self._put(purpose, watermarks, entries, epoch)
 
     def _put(
         self,
         purpose: Purpose,
-        watermarks: list[tuple[Log, int]],
+        watermarks: list[tuple[Log, int, tuple[int, int] | None]],
         entries: list[CommitEntry],
         epoch: int,
     ) -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "PausePartition",
     "ReadCompletions",
     "ReadKeys",
+    "ReadOne",
     "ReadRequests",
     "ReadToEnds",
     "Rejoin",
@@ -68,6 +69,15 @@ class ReadRequests(msgspec.Struct, frozen=True):
     """Read these request partitions from these offsets."""
 
     positions: tuple[tuple[str, int, int], ...]
+
+
+class ReadOne(msgspec.Struct, frozen=True):
+    """Read the record at ``offset``, or the first behind it, and no other of its
+    partition until it is asked for."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 class ReadCompletions(msgspec.Struct, frozen=True):
@@ -175,6 +185,7 @@ Decision = (
     | FetchPositions
     | Commit
     | ReadRequests
+    | ReadOne
     | ReadCompletions
     | ReadKeys
     | ReadToEnds

@@ -55,6 +55,7 @@ from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.roster import Roster
 from headrace.delivery.slot import UNKNOWN
+from headrace.delivery.suspects import Turn
 from headrace.delivery.takeover import Taking
 from headrace.delivery.work import Work
 from headrace.domain import Scheduler
@@ -81,7 +82,7 @@ class Lane:
     taken in at any time, also before ``Assigned``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what makes a lane this one
         self,
         lane: int,
         *,
@@ -90,13 +91,16 @@ class Lane:
         topics: Topics,
         scheduler: Scheduler,
         limits: LaneLimits | None = None,
+        turn: Turn | None = None,
     ) -> None:
+        """``turn`` is shared with the other lanes of the process."""
         self._lane = lane
         self._former = former
         self._worker_slots = tuple(worker_slots)
         self._topics = topics
         self._scheduler = scheduler
         self._limits = limits or LaneLimits()
+        self._turn = turn or Turn()
         self._out = Outbox()
         self._roster: Roster[tuple[int, int]] = Roster(
             pause_us=self._limits.heartbeat_late_us
@@ -174,6 +178,7 @@ class Lane:
             roster=self._roster,
             leases=self._leases,
             commits=self._commits,
+            turn=self._turn,
             out=self._out,
         )
 

@@ -82,6 +82,19 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     stale_us: NonNegativeInt = 60_000_000
     """An online request that is so far past its deadline gets no reply."""
 
+    deaths_to_suspect: PositiveInt = 2
+    """After so many owners in a row that ended while a partition stood still with
+    something unread, its records are read one at a time."""
+
+    suspects_max: PositiveInt = 4_096
+    suspect_us: PositiveInt = 100_000
+    """So many at most; the next one follows when one has its end, or nothing has
+    happened for so long."""
+
+    suspect_deaths: PositiveInt = 2
+    """A record at which so many owners ended, while they read it by itself, is a dead
+    letter with the reason ``crash``, unread."""
+
     cancel_memory_us: PositiveInt = 10_000_000
     cancels_max: PositiveInt = 10_000
     """How long, and how many, cancels are remembered that name no request read so far,

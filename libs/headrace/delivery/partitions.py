@@ -15,10 +15,11 @@ from headrace.delivery.events import PositionsFetched, ReadingLost, RequestRejec
 from headrace.delivery.ledger import Ledger, Log
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
+from headrace.delivery.suspects import Suspects, Turn, stand_in
 from headrace.delivery.takeover import Start, start_of
 from headrace.delivery.verdicts import Verdicts
 from headrace.delivery.watermark import PartitionLog
-from headrace.domain import Reason, Request, ServedVersion, Source
+from headrace.domain import Reason, ServedVersion, Source
 from headrace.wire.topics import Topics
 
 __all__ = ["Partitions"]
@@ -37,8 +38,19 @@ class Partitions:
         attempts: Attempts,
         verdicts: Verdicts,
         commits: Commits,
+        turn: Turn,
         out: Outbox,
     ) -> None:
+        self.suspects = Suspects(
+            lane,
+            topics=topics,
+            limits=limits,
+            turn=turn,
+            ledger=ledger,
+            verdicts=verdicts,
+            commits=commits,
+            out=out,
+        )
         self._lane = lane
         self._topics = topics
         self._limits = limits
@@ -64,13 +76,20 @@ class Partitions:
             )
             if is_committed:
                 log.committed = start.watermark
+                log.marked_committed = start.found
+            if start.found is not None:
+                log.found, log.found_deaths = start.found
             self._ledger.open(log)
             self._models.add(self._topics.model_of(start.topic))
             if start.read_from > start.watermark:
                 self._lose(log, start.read_from)
             if start.alarm:
                 self._out.put(start.alarm)
-            positions.append((*address, start.read_from))
+            until = start.suspects_until(self._limits)
+            if until > start.read_from:
+                self.suspects.watch(log, until)
+            else:
+                positions.append((*address, start.read_from))
         self._missing -= self._models
         if positions:
             self._out.put(ReadRequests(tuple(positions)))
@@ -118,13 +137,14 @@ class Partitions:
             for entry in self._ledger.cut(log, lost.log_end):
                 self._attempts.forget(entry, now_us)
             self._commits.want()
+        self.suspects.forget((log.topic, log.partition))
         self._out.put(ReadRequests(((log.topic, log.partition, log.position),)))
 
     def rejected(self, event: RequestRejected) -> None:
         """A record that can never run: its verdict is all that it gets."""
-        stand_in = _stand_in(event.source, event.model)
+        made_up = stand_in(event.source, event.model)
         request = msgspec.structs.replace(
-            stand_in,
+            made_up,
             id=event.id,
             tenant=event.tenant,
             reply_to=event.reply_to,
@@ -138,30 +158,7 @@ class Partitions:
         """One dead letter names the range; W stays below it until that is acked."""
         first = log.position
         source = Source(log.topic, log.partition, first)
-        stand_in = _stand_in(source, self._topics.model_of(log.topic))
-        entry = self._ledger.lose(log, log_start, stand_in)
+        made_up = stand_in(source, self._topics.model_of(log.topic))
+        entry = self._ledger.lose(log, log_start, made_up)
         text = f"records {first} to {log_start - 1} left the log before they were read"
         self._verdicts.fail(entry, Reason.RETENTION_GAP, text)
-
-
-def _stand_in(source: Source, model: str) -> Request:
-    """Something to settle, where there is no request to be had."""
-    _, priority = Topics.lane_and_priority(source.partition)
-    return Request(
-        key="/".join(map(str, source)),
-        id="",
-        tenant="",
-        model=model,
-        version="",
-        shape="",
-        rows=1,
-        length=0,
-        priority=priority,
-        arrived_us=0,
-        deadline_us=None,
-        reply_to=None,
-        source=source,
-        tensors=(),
-        size_bytes=0,
-        made_by_us=False,
-    )

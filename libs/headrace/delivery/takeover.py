@@ -35,19 +35,41 @@ __all__ = ["Start", "Takeover", "Taking", "start_of"]
 class Start(msgspec.Struct, frozen=True):
     """A request partition at its new owner.
 
-    ``watermark`` is what it commits, ``read_from`` where it reads: beyond the
-    watermark when the records between are gone. ``committed`` is what was found with
-    the offset, None without a commit of ours.
+    ``takeovers``: how many owners in a row, with this one, found something unread
+    behind the same watermark. ``watermark`` is what it commits, ``read_from`` where it
+    reads: beyond the watermark when the records between are gone. ``committed`` is what
+    was found with the offset, None without a commit of ours.
     """
 
     topic: str
     partition: int
     watermark: int
     read_from: int
-    has_unread: bool
+    log_end: int
     committed: CommitMetadata | None
     takeovers: int
     alarm: Alarm | None
+
+    @property
+    def has_unread(self) -> bool:
+        return self.log_end > self.watermark
+
+    @property
+    def found(self) -> tuple[int, int] | None:
+        """The record that the predecessor was reading by itself, and of how many owners
+        it was the last."""
+        committed = self.committed
+        if committed is None or committed.suspect is None:
+            return None
+        suspect = committed.suspect
+        return (suspect, committed.deaths) if suspect >= self.watermark else None
+
+    def suspects_until(self, limits: LaneLimits) -> int:
+        """The first offset that no earlier owner can have read; the watermark where
+        nothing that lies here unread may have ended them."""
+        if self.takeovers > limits.deaths_to_suspect:
+            return self.log_end
+        return self.watermark if self.found is None else self.found[0] + 1
 
 
 class Takeover(msgspec.Struct, frozen=True):
@@ -166,7 +188,9 @@ class Taking:
         for start in self._starts:
             found = start.committed
             scan_from = found.completions if found else completions_start
-            metadata = CommitMetadata(self._epoch, scan_from, start.takeovers)
+            metadata = CommitMetadata(
+                self._epoch, scan_from, start.takeovers, *(start.found or ())
+            )
             entries.append(
                 CommitEntry(
                     start.topic, start.partition, start.watermark, metadata.encode()
@@ -212,13 +236,16 @@ def start_of(state: PartitionState) -> Start:
         facts |= {"committed": watermark, "log_end": state.log_end}
         alarm = Alarm("position.lost", facts)
         watermark = read_from = state.log_end
+    takeovers = 0
+    if state.log_end > watermark:
+        takeovers = (found.takeovers if found else 0) + 1
     return Start(
         topic=state.topic,
         partition=state.partition,
         watermark=watermark,
         read_from=read_from,
-        has_unread=state.log_end > watermark,
+        log_end=state.log_end,
         committed=found,
-        takeovers=(found.takeovers if found else 0) + 1,
+        takeovers=takeovers,
         alarm=alarm,
     )

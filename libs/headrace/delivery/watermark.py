@@ -32,10 +32,14 @@ class PartitionLog(Generic[Entry]):
         "bytes_open",
         "committed",
         "entries",
+        "found",
+        "found_deaths",
         "is_paused",
+        "marked_committed",
         "partition",
         "position",
         "start",
+        "suspect",
         "takeovers",
         "topic",
         "was_ahead",
@@ -50,6 +54,14 @@ class PartitionLog(Generic[Entry]):
         self.start = position
         self.takeovers = takeovers
         self.committed: int | None = None
+        self.suspect: int | None = None
+        """The record that is being read by itself, as a commit says."""
+        self.found: int | None = None
+        self.found_deaths = 0
+        """The record that the predecessor was reading by itself when it ended, and of
+        how many owners it was the last."""
+        self.marked_committed: tuple[int, int] | None = None
+        """What the last accepted commit has as the suspect."""
         self.entries: dict[int, Entry] = {}
         self.bytes_open = 0
         self.is_paused = False
@@ -125,6 +137,26 @@ class PartitionLog(Generic[Entry]):
         """W: the lowest unsettled offset."""
         return self._open[0] if self._open else self.position
 
+    @property
+    def marked(self) -> tuple[int, int] | None:
+        """The suspect that a commit names, and its deaths, with the next one: the
+        record at which the predecessor ended, until that has its end or is survived."""
+        suspect, found = self.suspect, self.found
+        if suspect is not None:
+            return suspect, self.found_deaths + 1 if suspect == found else 1
+        if found is not None and found >= self.watermark:
+            return found, self.found_deaths
+        return None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a commit would say something new."""
+        return self.watermark != self.committed or self.marked != self.marked_committed
+
+    def knows(self, offset: int) -> bool:
+        """Whether the end of the record at ``offset`` is known before it is read."""
+        return offset in self._settled
+
     def scan_from(self, completions_position: int) -> int:
         """c, when completions are read up to ``completions_position``."""
         known = (done for done in self._settled.values() if done is not None)
@@ -133,7 +165,8 @@ class PartitionLog(Generic[Entry]):
     def metadata(self, epoch: int, completions_position: int) -> str:
         takeovers = 0 if self.watermark > self.start else self.takeovers
         scan_from = self.scan_from(completions_position)
-        return CommitMetadata(epoch, scan_from, takeovers).encode()
+        suspect, deaths = self.marked or (None, 1)
+        return CommitMetadata(epoch, scan_from, takeovers, suspect, deaths).encode()
 
     def is_full(self, limits: LaneLimits) -> bool:
         return (

@@ -37,6 +37,7 @@ from headrace.delivery.outbox import Outbox
 from headrace.delivery.partitions import Partitions
 from headrace.delivery.roster import Roster
 from headrace.delivery.slots import Slots
+from headrace.delivery.suspects import Turn
 from headrace.delivery.takeover import Takeover
 from headrace.delivery.verdicts import Verdicts
 from headrace.domain import (
@@ -69,6 +70,7 @@ class Work:
         roster: Roster[tuple[int, int]],
         leases: LeaseWatch,
         commits: Commits,
+        turn: Turn,
         out: Outbox,
     ) -> None:
         self._former = former
@@ -111,6 +113,7 @@ class Work:
             attempts=attempts,
             verdicts=verdicts,
             commits=commits,
+            turn=turn,
             out=out,
         )
 
@@ -142,6 +145,7 @@ class Work:
     def close(self, now_us: int) -> None:
         """Dispatch no more; facts are still taken in."""
         self._is_active = False
+        self.partitions.suspects.close()
         self._slots.close(now_us)
         self._attempts.close(now_us)
 
@@ -253,6 +257,7 @@ class Work:
         if is_tick and self._attempts.scheduler_is_due(now_us):
             self._attempts.tell(Ticked(), now_us)
         self._carry_out(now_us)
+        self.partitions.suspects.on_time(now_us)
         self._slots.flush(self.epoch, now_us)
         self._commit(now_us)
         self.partitions.on_time(now_us)
@@ -269,6 +274,7 @@ class Work:
             self._commits.wakeup_at_us(urgent=self._verdicts.wants_commit),
             self._verdicts.again_at_us,
             self.partitions.wakeup_at_us(),
+            self.partitions.suspects.wakeup_at_us(),
         )
         return min((at for at in instants if at is not None), default=None)
 

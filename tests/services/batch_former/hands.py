@@ -179,7 +179,14 @@ class Worker:
 class Former:
     """A batch former's process."""
 
-    def __init__(self, pool: Pool, slot: int = 0, **settings: str) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        slot: int = 0,
+        *,
+        module: str = "services.batch_former",
+        **settings: str,
+    ) -> None:
         bus = pool.bus
         environment = {
             "HEADRACE_BUS__BOOTSTRAP_SERVERS": bus.bootstrap_servers,
@@ -194,7 +201,7 @@ class Former:
         self.events: list[dict[str, object]] = []
         self.started = self.admin_heard = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "services.batch_former", "--slot", str(slot)],
+            [sys.executable, "-m", module, "--slot", str(slot)],
             env={**os.environ, **environment},
             stderr=subprocess.PIPE,
             text=True,

@@ -14,10 +14,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from headrace.domain import Reason
+from headrace.domain import Priority, Reason
 from headrace.wire import decode_dead_letter
 from headrace.wire import headers as names
+from tests.services.batch_former import mortal
 from tests.services.batch_former.hands import Former, Worker
+from tests.services.batch_former.mortal import LETHAL
 from tests.services.batch_former.pool import MODEL, Pool, until
 
 pytestmark = pytest.mark.kafka
@@ -62,6 +64,38 @@ def test_a_killer_is_a_dead_letter_and_its_lane_goes_on_also_after_a_restart(
     last = pool.requests(1, served)
     assert worker.serve(1)[0].ids == last
     assert len(letters.look()) == 1
+
+
+def test_a_record_that_kills_its_former_is_a_dead_letter_and_the_lane_goes_on(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    served = pool.announce(0)
+    before = pool.requests(2, served, timeout_s=120.0)
+    topic = pool.topics.requests(MODEL)
+    partition = pool.topics.request_partition(0, Priority.STANDARD)
+    headers = [("ce_id", b"lethal")]
+    lethal = pool.produce(topic, partition, LETHAL.encode(), headers=headers)
+    behind = pool.requests(2, served, timeout_s=120.0)
+    worker = start_worker(pool)
+    letters = pool.reading(pool.topics.dead_letters(MODEL))
+
+    deaths = 0
+    while not letters.look():
+        former = start_former(pool, module=mortal.__name__)
+        until(
+            "its death or the letter",
+            lambda: former.process.poll() is not None or letters.look(),  # noqa: B023 - asked at once
+        )
+        deaths += former.process.poll() is not None
+    answered = [each for batch in worker.serve(4) for each in batch.ids]
+
+    assert deaths == 4, "two in company, two by itself"
+    assert sorted(answered) == sorted(before + behind)
+    (record,) = letters.records
+    buried = decode_dead_letter(record)
+    assert (buried.letter.reason, buried.letter.source.offset) == (Reason.CRASH, lethal)
+    assert buried.value == LETHAL.encode()
+    until("all is committed", lambda: pool.depth().committed == 5)
 
 
 def test_a_record_too_large_for_its_letter_leaves_one_without_it(
