@@ -5,12 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
+from typing import cast
 
 import pytest
 
-from headrace.broker import KafkaReader, LogRange, ReaderThread, Record, TopicPartition
+from headrace.broker import (
+    KafkaReader,
+    LogRange,
+    Reader,
+    ReaderThread,
+    Record,
+    TopicPartition,
+)
 from headrace.broker.reader import at
-from headrace.broker.stuck import StuckWatch, Verdict
+from headrace.broker.stuck import UNANSWERED, StuckWatch, Verdict
 from headrace.broker.threads import ReaderStuck
 from headrace.errors import BusError
 from tests.broker.bench import PATIENCE_S, KafkaBench, make_topic, read, values, write
@@ -58,6 +66,15 @@ def test_what_lies_unread_at_two_looks_asks_for_a_new_client_then_process() -> N
     assert verdicts == [Verdict.FINE, Verdict.RESTART, Verdict.FINE, Verdict.GIVE_UP]
 
 
+def test_a_client_without_answers_is_made_anew_and_no_process_is_given_up() -> None:
+    watch = StuckWatch()
+
+    verdicts = [watch.look({ONE: 7}, None) for _ in range(3 * UNANSWERED)]
+
+    once = [Verdict.FINE] * (UNANSWERED - 1) + [Verdict.RESTART]
+    assert verdicts == 3 * once
+
+
 def test_a_record_after_the_restart_ends_the_suspicion() -> None:
     watch = StuckWatch()
     for _ in range(2):
@@ -67,6 +84,64 @@ def test_a_record_after_the_restart_ends_the_suspicion() -> None:
 
     verdicts = [watch.look({ONE: 8}, LOG) for _ in range(2)]
     assert verdicts == [Verdict.FINE, Verdict.RESTART]
+
+
+def test_a_client_that_the_log_answers_no_more_is_made_anew() -> None:
+    one = TopicPartition("t", 0)
+    made_anew = threading.Event()
+
+    class Refused:
+        """Reads nothing, and is refused what it asks."""
+
+        def read(self, records_max: int, timeout_s: float) -> list[Record]:
+            del records_max, timeout_s
+            return []
+
+        def positions(self) -> Positions:
+            return {one: 7}
+
+        def log_ranges(self, *_: object) -> Ranges:
+            raise BusError("refused", code="UNKNOWN_LEADER_EPOCH")
+
+        def restart(self) -> None:
+            made_anew.set()
+
+        def close(self) -> None: ...
+
+    thread = ReaderThread("test", cast(Reader, Refused()), print, print, look_s=0.01)
+    thread.start()
+
+    assert made_anew.wait(PATIENCE_S)
+    thread.stop()
+
+
+def test_a_reader_of_nothing_is_left_alone() -> None:
+    looks = threading.Semaphore(0)
+
+    class Idle:
+        def read(self, records_max: int, timeout_s: float) -> list[Record]:
+            del records_max, timeout_s
+            return []
+
+        def positions(self) -> Positions:
+            looks.release()
+            return {}
+
+        def restart(self) -> None:
+            raise AssertionError("it lacks nothing")
+
+        def close(self) -> None: ...
+
+    failed: list[threading.ExceptHookArgs] = []
+    hook, threading.excepthook = threading.excepthook, failed.append
+    thread = ReaderThread("test", cast(Reader, Idle()), print, print, look_s=0.01)
+    thread.start()
+    for _ in range(2 * UNANSWERED):
+        assert looks.acquire(timeout=PATIENCE_S)
+    thread.stop()
+    threading.excepthook = hook
+
+    assert failed == []
 
 
 @pytest.mark.kafka

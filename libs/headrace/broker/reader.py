@@ -23,8 +23,15 @@ from headrace.wire.headers import UNREADABLE_HEADERS
 __all__ = ["KafkaReader", "ReaderSettings", "at", "reader_config", "record_of"]
 
 _LOOK_AGAIN_S: Final = 0.1
-_NO_LEADER: Final = frozenset({"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION"})
-"""What a partition answers while it is made, or moves."""
+_NO_LEADER: Final = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "UNKNOWN_LEADER_EPOCH",
+    }
+)
+"""What a partition answers while it is made, or moves, or its broker starts."""
 
 
 class ReaderSettings(NamedTuple):

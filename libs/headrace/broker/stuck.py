@@ -17,6 +17,11 @@ __all__ = ["StuckWatch", "Verdict"]
 LOOKS: Final = 2
 """At so many looks in a row the same records lie unread; at one they may be new."""
 
+UNANSWERED: Final = 3
+"""So many looks in a row got no answer: the log is away, or to this client alone (of
+five restarts of a broker one left a client that was refused for ever after). A new
+client costs little either way."""
+
 
 class Verdict(Enum):
     FINE = 1
@@ -28,16 +33,17 @@ class Verdict(Enum):
 
 class StuckWatch:
     """Judges one reader. Call ``delivered`` when records come, ``look`` when none did
-    for a while; ``ends`` None: the log does not answer, so it is not the reader."""
+    for a while; ``ranges`` None: the log did not answer, which gives no reader up."""
 
     def __init__(self) -> None:
         self._behind: dict[TopicPartition, int] = {}
         self._looks = 0
+        self._unanswered = 0
         self._is_restarted = False
 
     def delivered(self) -> None:
         self._behind = {}
-        self._looks = 0
+        self._looks = self._unanswered = 0
         self._is_restarted = False
 
     def look(
@@ -48,7 +54,12 @@ class StuckWatch:
         if ranges is None:
             self._behind = {}
             self._looks = 0
-            return Verdict.FINE
+            self._unanswered += 1
+            if self._unanswered < UNANSWERED:
+                return Verdict.FINE
+            self._unanswered = 0
+            return Verdict.RESTART
+        self._unanswered = 0
         # A position outside the log is told by an event, and moved by its owner.
         behind = {
             one: at

@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from headrace.broker.connection import LIBRARY_LOG
-from headrace.broker.interface import Producer, Reader, Record, TopicPartition
+from headrace.broker.interface import (
+    LogRange,
+    Producer,
+    Reader,
+    Record,
+    TopicPartition,
+)
 from headrace.broker.stuck import StuckWatch, Verdict
 from headrace.errors import BusError, HeadraceError, OffsetOutOfRange
 
@@ -138,18 +144,19 @@ class ReaderThread:
     def _look(self) -> None:
         """Nothing came for a while: ask the log whether there is anything."""
         positions = self._reader.positions()
-        ranges = None
+        ranges: Mapping[TopicPartition, LogRange] | None = {}
+        why = "stuck"
         if positions:
             try:
                 ranges = self._reader.log_ranges([*positions], LOOK_TIMEOUT_S)
-            except BusError:
-                ranges = None
+            except BusError as error:
+                ranges, why = None, f"without an answer ({error.code})"
         self._look_at_s = time.monotonic() + self._look_s
         match self._watch.look(positions, ranges):
             case Verdict.FINE:
                 pass
             case Verdict.RESTART:
-                LIBRARY_LOG.warning("%s: %s", self._name, "stuck; made anew")
+                LIBRARY_LOG.warning("%s: %s; made anew", self._name, why)
                 self._reader.restart()
             case Verdict.GIVE_UP:
                 raise ReaderStuck(f"reader {self._name} gets nothing from the log")
