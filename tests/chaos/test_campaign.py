@@ -13,7 +13,7 @@ from tests.chaos.stand import Stand
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 FAULTS = (
-    Fault(Kind.FREEZE_WORKER, 0, 0.1, 1.5),
+    Fault(Kind.FREEZE_WORKER, 0, 0.1, 1.3),
     Fault(Kind.POISON, 1, 0.1, 0),
     Fault(Kind.KILL_INGRESS, 0, 0.1, 0),
     Fault(Kind.FREEZE_FORMER, 1, 0.1, 0.8),
