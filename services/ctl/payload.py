@@ -53,7 +53,7 @@ def summary_of(tensor: Tensor) -> TensorSummary:
 
 def _first(tensor: Tensor) -> str:
     if not tensor.data:
-        return "typed contents"
+        return "not in raw form here"
     try:
         if tensor.datatype is Datatype.BYTES:
             elements = unpack_bytes(tensor.name, tensor.data)

@@ -28,6 +28,7 @@ from headrace.replay import (
     Differences,
     Gate,
     JoinCounts,
+    Payloads,
     Recording,
     Report,
     Rerun,
@@ -42,6 +43,7 @@ from headrace.replay.page import (
     write_page,
 )
 from headrace.wire import Topics
+from services.ctl.where import payload_store
 from services.ctl.wording import counted
 
 __all__ = ["Exported", "Task", "show_export", "show_report"]
@@ -76,14 +78,15 @@ class Task:
     def export_recorded(self, connection: KafkaConnection, topics: Topics) -> Exported:
         """Run nothing. Raises BusError, and SetupError for the file."""
         assert self.export is not None
+        payloads = _payloads()
         with (
             _bars("records read") as (bar, (read,)),
             self._recording(connection, topics, bar, read) as recording,
-            _exporting(self.export, is_replayed=False) as export,
+            _exporting(self.export, payloads, is_replayed=False) as export,
         ):
             assert export is not None
             for recorded in islice(recording, self.limit):
-                export.take(recorded)
+                export.take(payloads.recorded(recorded))
         return Exported(
             export.rows, str(self.export), recording.counts, recording.warnings
         )
@@ -95,10 +98,11 @@ class Task:
         began_s = time.monotonic()
         at = datetime.now(UTC)
         comparison = Comparison(served, default=self.allowed)
+        payloads = _payloads()
         with (
             _bars("records read", "requests run") as (bar, (read, ran)),
             self._recording(connection, topics, bar, read) as recording,
-            _exporting(self.export, is_replayed=True) as export,
+            _exporting(self.export, payloads, is_replayed=True) as export,
         ):
             rerun = Rerun(
                 connection,
@@ -108,7 +112,8 @@ class Task:
                 BusSettings(bootstrap_servers=connection.bootstrap_servers),
                 speed=self.speed,
             )
-            for replayed in rerun.run(islice(recording, self.limit)):
+            for ended in rerun.run(islice(recording, self.limit)):
+                replayed = payloads.with_data(ended)
                 comparison.take(replayed)
                 bar.advance(ran)
                 if export is not None:
@@ -152,15 +157,20 @@ class Task:
             recording.close()
 
 
+def _payloads() -> Payloads:
+    store = payload_store()
+    return Payloads(None if store is None else store.read)
+
+
 @contextmanager
 def _exporting(
-    path: Path | None, *, is_replayed: bool
+    path: Path | None, payloads: Payloads, *, is_replayed: bool
 ) -> Iterator[ParquetExport | None]:
     """The file appears when all went well."""
     if path is None:
         yield None
         return
-    export = ParquetExport(path, is_replayed=is_replayed)
+    export = ParquetExport(path, payloads, is_replayed=is_replayed)
     try:
         yield export
         export.close()

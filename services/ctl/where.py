@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.broker import KafkaConnection, reach
 from headrace.errors import SetupError
+from headrace.payloads import PayloadStore
 from services.ctl.options import checked_url
 from services.ctl.running import DATA_FOLDER, Document, all_running, find_running
 
@@ -15,6 +16,7 @@ __all__ = [
     "ingress_url",
     "kafka",
     "kafka_elsewhere",
+    "payload_store",
     "topic_pool",
     "topic_prefix",
 ]
@@ -69,6 +71,13 @@ def _running(data: Path | None, option: str) -> Document:
 def topic_prefix() -> str:
     """How the topics' names begin, from the variable that the services read."""
     return os.environ.get("HEADRACE_BUS__PREFIX", "headrace")
+
+
+def payload_store() -> PayloadStore | None:
+    """The store of what is too large for a record, likewise; None: there is none.
+    Raises SetupError."""
+    url = os.environ.get("HEADRACE_BUS__PAYLOAD_STORE")
+    return PayloadStore(url) if url else None
 
 
 def topic_pool() -> str:

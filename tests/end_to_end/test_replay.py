@@ -105,12 +105,16 @@ def replayed(
 ) -> Any:
     def run(**options: object) -> tuple[int, Any]:
         """Exit status, and the document that was printed."""
+        chosen = {
+            "model": "digits_mlp",
+            "from_": recording.began,
+            "to": recording.ended,
+            **options,
+        }
         status = replay(
-            model="digits_mlp",
-            from_=recording.began,
             bootstrap=platform.document.bootstrap_servers,
             as_json=True,
-            **{"to": recording.ended, **options},  # type: ignore[arg-type] - of several types
+            **chosen,  # type: ignore[arg-type] - of several types
         )
         return status, json.loads(capsys.readouterr().out)
 
@@ -220,3 +224,30 @@ def test_a_gate_on_agreement_passes_what_chooses_alike(
     )
 
     assert (status, report["verdict"], report["against"]) == (0, "pass", [])
+
+
+def test_what_is_too_large_for_a_record_is_replayed_through_the_store(
+    replayed: Any,
+    platform: Platform,
+    payloads: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_BUS__PAYLOAD_STORE", f"file://{payloads}")
+    began = shown(now_us() - 1000)
+    sent = np.random.default_rng(0).normal(size=(1, 300_000)).astype(np.float32)
+    platform.infer("identity_fp32", {"X": sent})
+    file = tmp_path / "large.parquet"
+
+    status, report = replayed(
+        model="identity_fp32",
+        from_=began,
+        to="now",
+        manner=Manner(into="1"),
+        outcome=Outcome(diff=True, export=file, page=tmp_path / "page.html"),
+    )
+
+    assert (status, report["differences"]["identical"]) == (0, 1)
+    (row,) = pq.read_table(file).to_pylist()
+    for name in ("input_X", "output_Y", "replayed_Y"):
+        assert np.array_equal(np.asarray(row[name], np.float32), sent[0])

@@ -12,10 +12,13 @@ import pytest
 
 from headrace.domain import Datatype, Tensor
 from headrace.errors import SetupError
+from headrace.replay import Payloads
 from headrace.replay import export as module
 from headrace.replay.export import ParquetExport
 from tests.replay.builders import MS, labels, recorded, replayed, scores
 from tests.wire.records import a_value
+
+NO_STORE = Payloads(None)
 
 
 def half(*values: float) -> Tensor:
@@ -30,7 +33,7 @@ def words(*values: bytes) -> Tensor:
 
 def test_a_row_is_a_request_with_its_answers(tmp_path: Path) -> None:
     file = tmp_path / "out.parquet"
-    export = ParquetExport(file, is_replayed=True)
+    export = ParquetExport(file, NO_STORE, is_replayed=True)
     one = recorded(labels(3, 5), scores([0.5, 0.5], [1, 0]))
     export.take(one, replayed(one, labels(3, 6)))
     silent = recorded(is_ended=False, offset=8)
@@ -57,7 +60,7 @@ def test_versions_with_other_outputs_share_a_file(
 ) -> None:
     monkeypatch.setattr(module, "GROUP_ROWS", 2)
     file = tmp_path / "out.parquet"
-    export = ParquetExport(file, is_replayed=False)
+    export = ParquetExport(file, NO_STORE, is_replayed=False)
     outputs = [(scores([1, 2]),), (half(3, 4),), (words(b"a", b"b"),), (), ()]
     for offset, each in enumerate(outputs):
         export.take(recorded(*each, offset=offset))
@@ -77,7 +80,7 @@ def test_typed_contents_are_exported_too(tmp_path: Path) -> None:
     value.inputs[0].contents.fp32_contents.extend([1, 2, 3, 4])
     one = recorded()
     record = msgspec.structs.replace(one.record, value=value.SerializeToString())
-    export = ParquetExport(tmp_path / "out.parquet", is_replayed=False)
+    export = ParquetExport(tmp_path / "out.parquet", NO_STORE, is_replayed=False)
     export.take(msgspec.structs.replace(one, record=record))
     torn = msgspec.structs.replace(one.record, value=b"\xff")
     export.take(msgspec.structs.replace(one, record=torn))
@@ -89,17 +92,17 @@ def test_typed_contents_are_exported_too(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_what_was_not_finished(tmp_path: Path) -> None:
-    export = ParquetExport(tmp_path / "out.parquet", is_replayed=False)
+    export = ParquetExport(tmp_path / "out.parquet", NO_STORE, is_replayed=False)
     export.take(recorded())
     export.discard()
 
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(SetupError, match="cannot be written"):
-        ParquetExport(tmp_path / "no" / "out.parquet", is_replayed=False)
+        ParquetExport(tmp_path / "no" / "out.parquet", NO_STORE, is_replayed=False)
 
 
 def test_no_requests_are_a_file_without_rows(tmp_path: Path) -> None:
-    export = ParquetExport(tmp_path / "out.parquet", is_replayed=False)
+    export = ParquetExport(tmp_path / "out.parquet", NO_STORE, is_replayed=False)
     export.close()
 
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 0

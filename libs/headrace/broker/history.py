@@ -154,10 +154,11 @@ class History:
         *,
         ahead_max: int = AHEAD_MAX,
         timeout_s: float = 10.0,
+        settings: ReaderSettings = ReaderSettings(),  # noqa: B008 - immutable
     ) -> None:
         self._ahead_max = ahead_max
         self._client = confluent_kafka.Consumer(
-            reader_config(connection, ReaderSettings()) | {"enable.partition.eof": True}
+            reader_config(connection, settings) | {"enable.partition.eof": True}
         )
         try:
             self.extents = self._extents(is_wanted, since_us, timeout_s)

@@ -13,6 +13,7 @@ from headrace.replay.differences import (
     VersionFigures,
 )
 from headrace.replay.joining import CANCELLED, REPLAY_SOURCE, Join, JoinCounts
+from headrace.replay.payloads import Payloads
 from headrace.replay.reading import REPLAY_TENANT, Recording
 from headrace.replay.recorded import RECORDED_FACTS, Ending, Recorded
 from headrace.replay.report import Report
@@ -39,6 +40,7 @@ __all__ = [
     "Join",
     "JoinCounts",
     "Latency",
+    "Payloads",
     "Recorded",
     "Recording",
     "Replayed",

@@ -20,6 +20,7 @@ from headrace.comparison import (
 )
 from headrace.domain import BATCH_AXIS_NONE, Datatype, ServedVersion, Tensor
 from headrace.errors import RequestError
+from headrace.replay.payloads import UNREADABLE
 from headrace.replay.recorded import Recorded
 from headrace.replay.running import Replayed
 
@@ -171,7 +172,8 @@ class Comparison:
         if ending is None:
             self._counts["unanswered"] += 1
         elif not ending.is_ok:
-            self._counts["mended"] += replayed.is_ok
+            is_gone = ending.status in UNREADABLE
+            self._counts["mended"] += replayed.is_ok and not is_gone
         else:
             self._then_us.append(recorded.latency_us or 0)
             if replayed.is_ok:

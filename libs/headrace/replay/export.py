@@ -17,11 +17,17 @@ import pyarrow.parquet as pq
 
 from headrace.comparison import array_of
 from headrace.domain import Datatype, Tensor
-from headrace.errors import RequestError, SetupError, UndecodableRecord
+from headrace.errors import (
+    PayloadLost,
+    RequestError,
+    SetupError,
+    StoreUnavailable,
+    UndecodableRecord,
+)
+from headrace.replay.payloads import Payloads
 from headrace.replay.recorded import Recorded
 from headrace.replay.running import Replayed
 from headrace.wire import headers as names
-from headrace.wire.foreign import raw_inputs
 
 __all__ = ["ParquetExport"]
 
@@ -78,8 +84,10 @@ class ParquetExport:
     be written.
     """
 
-    def __init__(self, path: Path, *, is_replayed: bool) -> None:
-        """``is_replayed``: it gets columns of what was answered now."""
+    def __init__(self, path: Path, payloads: Payloads, *, is_replayed: bool) -> None:
+        """``is_replayed``: it gets columns of what was answered now. Answers come with
+        their data; those of requests are asked of ``payloads``."""
+        self._payloads = payloads
         self._path = path
         self._is_replayed = is_replayed
         self._waiting: list[tuple[Recorded, Replayed | None]] = []
@@ -119,7 +127,7 @@ class ParquetExport:
         self._folder.cleanup()
 
     def _flush(self) -> None:
-        table = _table(self._waiting, is_replayed=self._is_replayed)
+        table = self._table(self._waiting)
         self._waiting = []
         try:
             if self._writer is None or self._writer.schema != table.schema:
@@ -132,28 +140,31 @@ class ParquetExport:
         except OSError as error:
             raise self._unwritable(error) from error
 
+    def _table(self, rows: Sequence[tuple[Recorded, Replayed | None]]) -> pa.Table:
+        columns: dict[str, pa.Array] = {
+            name: pa.array([of(recorded) for recorded, _ in rows], kind)
+            for name, kind, of in _RECORDED
+        }
+        columns |= _tensors("input", [self._inputs(recorded) for recorded, _ in rows])
+        then = [one.ending.outputs if one.ending else _EMPTY for one, _ in rows]
+        columns |= _tensors("output", then)
+        if self._is_replayed:
+            now = [replayed for _, replayed in rows]
+            for name in ("status", "text", "version"):
+                said = [None if each is None else getattr(each, name) for each in now]
+                columns[f"replayed_{name}"] = pa.array(said, pa.string())
+            outputs = [_EMPTY if each is None else each.outputs for each in now]
+            columns |= _tensors("replayed", outputs)
+        return pa.table(columns)
+
+    def _inputs(self, recorded: Recorded) -> tuple[Tensor, ...]:
+        try:
+            return self._payloads.inputs(recorded)
+        except (RequestError, UndecodableRecord, PayloadLost, StoreUnavailable):
+            return _EMPTY
+
     def _unwritable(self, error: OSError) -> SetupError:
         return SetupError(f"export {self._path} cannot be written: {error}")
-
-
-def _table(
-    rows: Sequence[tuple[Recorded, Replayed | None]], *, is_replayed: bool
-) -> pa.Table:
-    columns: dict[str, pa.Array] = {
-        name: pa.array([of(recorded) for recorded, _ in rows], kind)
-        for name, kind, of in _RECORDED
-    }
-    columns |= _tensors("input", [_inputs(recorded) for recorded, _ in rows])
-    then = [one.ending.outputs if one.ending else _EMPTY for one, _ in rows]
-    columns |= _tensors("output", then)
-    if is_replayed:
-        now = [replayed for _, replayed in rows]
-        for name in ("status", "text", "version"):
-            said = [None if each is None else getattr(each, name) for each in now]
-            columns[f"replayed_{name}"] = pa.array(said, pa.string())
-        outputs = [_EMPTY if each is None else each.outputs for each in now]
-        columns |= _tensors("replayed", outputs)
-    return pa.table(columns)
 
 
 def _tensors(kind: str, rows: Sequence[Sequence[Tensor]]) -> dict[str, pa.Array]:
@@ -210,13 +221,6 @@ def _texts(tensor: Tensor) -> list[str] | None:
     if flat is None:
         return None
     return [each.decode(errors="replace") for each in flat]
-
-
-def _inputs(recorded: Recorded) -> tuple[Tensor, ...]:
-    try:
-        return raw_inputs(recorded.record.value or b"")
-    except (RequestError, UndecodableRecord):
-        return _EMPTY
 
 
 def _united(parts: Iterable[Path], whole: Path) -> Path:

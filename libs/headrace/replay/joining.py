@@ -173,6 +173,7 @@ class Join:
                 text=reply.text,
                 version=reply.version,
                 outputs=reply.outputs,
+                payload=reply.payload,
             )
             yield from self._end(reply.source, ending)
             return
@@ -214,6 +215,7 @@ def _ending(record: Record, replies: Replies, answer: Answer) -> Ending:
         outputs=outputs,
         run_us=replies.facts.run_us,
         batch_rows=replies.batch_rows,
+        payload=answer.payload,
     )
 
 

@@ -12,6 +12,7 @@ from headrace.broker import (
     KafkaConnection,
     KafkaReader,
     LogRange,
+    ReaderSettings,
     TopicPartition,
     records_at,
 )
@@ -27,6 +28,7 @@ REPLAY_TENANT = "replay"
 """Whom replayed requests are run for."""
 
 _AHEAD_MAX: Final = 2000
+_READS: Final = ReaderSettings(queue_bytes_max=16 * 1024 * 1024)
 _SKEW_US: Final = 50_000
 """Brokers' clocks agree within this."""
 
@@ -63,7 +65,9 @@ class Recording:
         self._requests = topics.requests(selection.model)
         self._until_us = selection.until if isinstance(selection.until, int) else None
         since_us = self._instants(connection)
-        self._history = History(connection, self._is_wanted, since_us)
+        self._history = History(
+            connection, self._is_wanted, since_us, ahead_max=_AHEAD_MAX, settings=_READS
+        )
         self._begins = {
             one for one, extent in self._history.extents.items() if extent.is_cut
         }

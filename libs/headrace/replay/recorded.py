@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.domain import Priority, Source, Tensor
+from headrace.domain import PayloadRef, Priority, Source, Tensor
 from headrace.replay.conditions import Facts
 from headrace.wire import Record
 from headrace.wire import headers as names
@@ -35,6 +35,8 @@ class Ending(msgspec.Struct, frozen=True):
     outputs: tuple[Tensor, ...] = ()
     run_us: int = 0
     batch_rows: int = 0
+    payload: PayloadRef | None = None
+    """Where the outputs' data are, if they are not here."""
 
     @property
     def is_ok(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from headrace.broker import Answered, BulkExchange, KafkaAdmin, KafkaConnection
 from headrace.clock import Clock, SystemClock
 from headrace.delivery import Outstanding
-from headrace.domain import Priority, ReplyAddress, ServedVersion, Tensor
+from headrace.domain import PayloadRef, Priority, ReplyAddress, ServedVersion, Tensor
 from headrace.errors import HeadraceError, RequestError, UndecodableRecord
 from headrace.replay.joining import REPLAY_SOURCE
 from headrace.replay.reading import REPLAY_TENANT
@@ -27,11 +27,11 @@ from headrace.wire import (
     Topics,
     TopicSizes,
     cancel_headers,
-    compatibility,
     results_topic,
 )
 from headrace.wire import headers as names
 from headrace.wire.foreign import read_inputs
+from headrace.wire.payloads import read_dataref
 
 __all__ = ["LOST", "UNFIT", "Replayed", "Rerun"]
 
@@ -58,6 +58,8 @@ class Replayed(msgspec.Struct, frozen=True):
     version: str = ""
     outputs: tuple[Tensor, ...] = ()
     took_us: int | None = None
+    payload: PayloadRef | None = None
+    """Where the outputs' data are, if they are not here."""
 
     @property
     def is_ok(self) -> bool:
@@ -172,12 +174,8 @@ class Rerun:
     def _made(self, recorded: Recorded) -> _Sent | Replayed:
         served = self._served
         try:
-            tensors = read_inputs(recorded.record.value or b"", served)
-            key = compatibility(
-                served,
-                [each.shape for each in tensors],
-                [each.data for each in tensors],
-            )
+            payload = read_dataref(dict(recorded.record.headers))
+            inputs = read_inputs(recorded.record.value or b"", served, payload)
         except (RequestError, UndecodableRecord) as error:
             return Replayed(recorded, UNFIT, str(error))
         name = f"{self._run}.{self._number}"
@@ -189,8 +187,9 @@ class Rerun:
             version=served.version,
             priority=Priority.BULK,
             deadline_us=None,
-            compatibility=key,
-            tensors=tensors,
+            compatibility=inputs.compatibility,
+            tensors=inputs.tensors,
+            payload=inputs.payload,
         )
         headers, value = self._encoder.encode(request, _log_us())
         headers.append((names.REPLAY_OF, recorded.place.encode()))
@@ -231,6 +230,7 @@ class Rerun:
             version=reply.version,
             outputs=reply.outputs,
             took_us=took_us,
+            payload=reply.payload,
         )
 
     def _again(self) -> Iterator[Replayed]:

@@ -22,9 +22,10 @@ from headrace.domain import (
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility, compatibility
+from headrace.wire.payloads import views_of
 from headrace.wire.tensors import check_shape, check_size, pack, pack_bytes
 
-__all__ = ["Contents", "raw_inputs", "read_foreign", "read_inputs"]
+__all__ = ["Contents", "Inputs", "raw_inputs", "read_foreign", "read_inputs"]
 
 InputTensor = oip.ModelInferRequest.InferInputTensor
 
@@ -83,38 +84,69 @@ def read_foreign(
     return Contents(served, compatibility(served, shapes, tensors), tensors, message.id)
 
 
-def read_inputs(value: bytes, served: ServedVersion) -> tuple[Tensor, ...]:
-    """The inputs of a value, whichever model it names, raw and in the order of the
-    signature of ``served``, which they fit.
+class Inputs(NamedTuple):
+    """What a value asks of the version that will run it. ``tensors`` are in the order
+    of its signature, without data where ``payload`` says that they are in the store."""
 
-    Raises :class:`headrace.errors.RequestError`, and
-    :class:`headrace.errors.UndecodableRecord` for what is no request.
-    """
-    inputs = _by_name(_message(value), served)
-    return tuple(
-        Tensor(spec.name, spec.datatype, *inputs[spec.name])
-        for spec in served.signature.inputs
-    )
+    tensors: tuple[Tensor, ...]
+    compatibility: Compatibility
+    payload: PayloadRef | None
 
 
-def raw_inputs(value: bytes) -> tuple[Tensor, ...]:
-    """The inputs of a value as they stand in it, typed contents as raw ones; nothing is
-    held against a signature.
+def read_inputs(
+    value: bytes, served: ServedVersion, payload: PayloadRef | None
+) -> Inputs:
+    """Of a value, whichever model it names, that fits ``served``.
 
     Raises :class:`headrace.errors.RequestError`, and
     :class:`headrace.errors.UndecodableRecord` for what is no request.
     """
     message = _message(value)
-    raws = list(message.raw_input_contents)
-    found = []
+    specs = served.signature.inputs
+    if payload is not None:
+        referenced = _referenced(message, served, payload)
+        described = tuple(
+            Tensor(spec.name, spec.datatype, tuple(tensor.shape), b"")
+            for spec, tensor in zip(specs, message.inputs, strict=True)
+        )
+        return Inputs(described, referenced.compatibility, referenced.payload)
+    inputs = _by_name(message, served)
+    tensors = tuple(
+        Tensor(spec.name, spec.datatype, *inputs[spec.name]) for spec in specs
+    )
+    shapes = [each.shape for each in tensors]
+    key = compatibility(served, shapes, [each.data for each in tensors])
+    return Inputs(tensors, key, None)
+
+
+def raw_inputs(
+    value: bytes, payload: PayloadRef | None = None, content: memoryview | None = None
+) -> tuple[Tensor, ...]:
+    """The inputs of a value as they stand in it, typed contents as raw ones, or in the
+    ``content`` of the object that ``payload`` names; held against no signature.
+
+    Raises :class:`headrace.errors.RequestError`, and
+    :class:`headrace.errors.UndecodableRecord` for what is no request.
+    """
+    message = _message(value)
     try:
-        for index, each in enumerate(message.inputs):
-            spec = TensorSpec(each.name, Datatype(each.datatype), tuple(each.shape))
-            raw = raws[index] if raws else _typed(spec, each)
-            found.append(Tensor(spec.name, spec.datatype, spec.shape, raw))
-    except (ValueError, IndexError) as error:
+        specs = [
+            TensorSpec(each.name, Datatype(each.datatype), tuple(each.shape))
+            for each in message.inputs
+        ]
+        raws: list[bytes | memoryview] = list(message.raw_input_contents)
+        if payload is not None:
+            sizes = _sizes(specs, [spec.shape for spec in specs], payload)
+            views = views_of(payload._replace(sizes=sizes), content or memoryview(b""))
+            raws = list(views)
+        elif not raws:
+            raws = [_typed(*each) for each in zip(specs, message.inputs, strict=True)]
+        return tuple(
+            Tensor(spec.name, spec.datatype, spec.shape, raw)
+            for spec, raw in zip(specs, raws, strict=True)
+        )
+    except ValueError as error:
         raise UndecodableRecord(f"no inference.ModelInferRequest: {error}") from error
-    return tuple(found)
 
 
 def _message(value: bytes) -> oip.ModelInferRequest:

@@ -100,7 +100,7 @@ def test_a_payload_is_shown_in_few_words() -> None:
         ("BYTES", b"\x02\x00\x00\x00hi", '["hi"]'),
         ("BYTES", b"\x01\x00\x00\x00\xff", "01 00 00 00 ff"),
         ("BF16", b"\x80\x3f", "80 3f"),
-        ("FP32", b"", "typed contents"),
+        ("FP32", b"", "not in raw form here"),
     ],
 )
 def test_a_strange_payload_is_shown_all_the_same(

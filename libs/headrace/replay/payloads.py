@@ -1,0 +1,86 @@
+"""Tensors of recorded and replayed requests that are in the payload store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.domain import PayloadRef, Reason, Tensor
+from headrace.errors import PayloadLost, StoreUnavailable
+from headrace.replay.recorded import Ending, Recorded
+from headrace.replay.running import Replayed
+from headrace.wire.foreign import raw_inputs
+from headrace.wire.payloads import read_dataref, tensors_from
+
+__all__ = ["UNREADABLE", "Payloads"]
+
+UNREADABLE = frozenset({Reason.PAYLOAD_LOST.value, Reason.STORE_UNAVAILABLE.value})
+"""What becomes the status of an answer whose data cannot be had."""
+
+
+class Payloads:
+    """``read`` gives an object of the store, or raises PayloadLost or StoreUnavailable;
+    None: no store is known here."""
+
+    def __init__(self, read: Callable[[PayloadRef], memoryview] | None) -> None:
+        self._read = read
+
+    def with_data(self, replayed: Replayed) -> Replayed:
+        """With the data of both answers, where they are elsewhere."""
+        ending = replayed.recorded.ending
+        if ending is not None and ending.payload is not None:
+            recorded = self.recorded(replayed.recorded)
+            replayed = msgspec.structs.replace(replayed, recorded=recorded)
+        if replayed.payload is None:
+            return replayed
+        try:
+            outputs = self._outputs(replayed.payload, replayed.outputs)
+        except (PayloadLost, StoreUnavailable) as error:
+            status, outputs, text = _status(error), (), str(error)
+            return msgspec.structs.replace(
+                replayed, status=status, text=text, outputs=outputs, payload=None
+            )
+        return msgspec.structs.replace(replayed, outputs=outputs, payload=None)
+
+    def recorded(self, recorded: Recorded) -> Recorded:
+        """With the data of its answer."""
+        ending = recorded.ending
+        if ending is None or ending.payload is None:
+            return recorded
+        try:
+            outputs = self._outputs(ending.payload, ending.outputs)
+            ending = msgspec.structs.replace(ending, outputs=outputs, payload=None)
+        except (PayloadLost, StoreUnavailable) as error:
+            ending = Ending(ending.place, ending.at_us, _status(error), str(error))
+        return msgspec.structs.replace(recorded, ending=ending)
+
+    def inputs(self, recorded: Recorded) -> tuple[Tensor, ...]:
+        """Raises RequestError and UndecodableRecord for what is no request,
+        PayloadLost and StoreUnavailable."""
+        value = recorded.record.value or b""
+        payload = read_dataref(dict(recorded.record.headers))
+        content = None if payload is None else self._content(payload)
+        return raw_inputs(value, payload, content)
+
+    def _outputs(
+        self, payload: PayloadRef, described: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        try:
+            return tensors_from(payload, described, self._content(payload))
+        except ValueError as error:
+            raise PayloadLost("the answer's object does not fit") from error
+
+    def _content(self, payload: PayloadRef) -> memoryview:
+        if self._read is None:
+            raise StoreUnavailable(
+                "tensors are in a payload store, and none is set here "
+                "(HEADRACE_BUS__PAYLOAD_STORE)"
+            )
+        return self._read(payload)
+
+
+def _status(error: PayloadLost | StoreUnavailable) -> str:
+    if isinstance(error, PayloadLost):
+        return Reason.PAYLOAD_LOST
+    return Reason.STORE_UNAVAILABLE
