@@ -161,8 +161,10 @@ class Pool:
         version: str = "1",
         state: ModelState = ModelState.READY,
         max_batch: int = 8,
+        run_us: int = 2_000,
     ) -> ServedVersion:
-        """Say that these worker slots serve the model, and make its topics."""
+        """Say that these worker slots serve the model, and make its topics. Leases are
+        six times ``run_us`` and 200 ms."""
         self.admin.create_topics(model_topics(self.topics, model, self.bus), 20)
         x = TensorSpec("x", Datatype.FP32, (-1, -1))
         y = TensorSpec("y", Datatype.FP32, (-1, -1))
@@ -176,7 +178,7 @@ class Pool:
                 sha256="0" * 64,
                 max_batch=max_batch,
                 batch_axes={"x": 0, "y": 0},
-                run_us={1: 1_000, max_batch: 2_000},
+                run_us={1: run_us // 2, max_batch: run_us},
             )
             self.produce(
                 self.topics.control_models,
