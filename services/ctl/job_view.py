@@ -62,7 +62,7 @@ def job_row(job: Job) -> JobRow:
         tenant=spec.tenant,
         model=spec.model,
         version=spec.version,
-        state=progress.state if progress else "submitted",
+        state=_state(job),
         rows=progress.rows if progress else None,
         done=done,
         failed=progress.failed if progress else 0,
@@ -71,6 +71,12 @@ def job_row(job: Job) -> JobRow:
         output=spec.output,
         text=progress.text if progress else "",
     )
+
+
+def _state(job: Job) -> str:
+    if job.progress is not None:
+        return job.progress.state
+    return JobState.CANCELLED if job.cancelled else "submitted"
 
 
 def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
