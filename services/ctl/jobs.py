@@ -228,7 +228,7 @@ def cancel(job: str, *, where: Where = Where()) -> int:
     writer.write(JobCancel(job, where.tenant))
     if progress is not None and not is_alive(found):
         writer.write(msgspec.structs.replace(progress, state=JobState.CANCELLED))
-    print(f"Job {job} is cancelled.")
+    print(f"Job {job} is being cancelled: see `headrace jobs status {job}`.")
     return 0
 
 
