@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -138,7 +139,9 @@ class Claims:
         loop = asyncio.get_running_loop()
 
         def ended(got: T | None, error: HeadraceError | None) -> None:
-            loop.call_soon_threadsafe(then, got, error)
+            # What ends after the loop has nobody to tell.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(then, got, error)
 
         self._threads.submit(call, ended)
 
