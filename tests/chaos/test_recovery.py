@@ -55,7 +55,9 @@ def test_a_restart_of_everything_by_halves_fails_no_request(stand: Stand) -> Non
     assert_all_right(asks)
 
 
-def test_traffic_outlives_a_restart_of_its_broker_in_the_same_processes(stand: Stand) -> None:
+def test_traffic_outlives_a_restart_of_its_broker_in_the_same_processes(
+    stand: Stand,
+) -> None:
     pids = stand.all_pids()
 
     seen = watch(stand, Kind.RESTART_BROKER)
