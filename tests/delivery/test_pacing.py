@@ -44,6 +44,20 @@ def test_bytes_are_free_again_once_their_former_has_finished_them() -> None:
     assert pacing.place(9) == 3
 
 
+def test_a_mark_is_passed_when_all_before_it_is_acked() -> None:
+    pacing = Pacing({3: (0, 5), 7: (0, 0)}, TINY)
+    pacing.sent(7, 1)
+    mark = pacing.mark()
+    assert mark.ends == {3: 5, 7: 0}
+    assert not pacing.has_acked(mark)
+    pacing.sent(7, 1)
+
+    pacing.acked(7, 0, 1)
+
+    assert pacing.has_acked(mark)
+    assert not pacing.has_acked(pacing.mark())
+
+
 def test_a_record_of_any_size_fits_an_empty_queue() -> None:
     assert Pacing({3: (0, 0)}, TINY).place(1000) == 3
 
