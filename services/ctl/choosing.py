@@ -30,8 +30,8 @@ class Choice:
     where: Annotated[Sequence[str], Parameter(negative=(), show_default=False)] = ()
     """NAME OP VALUE, such as "rows>=4" or "status!=ok"; may be repeated, and all must
     hold. NAME: id, tenant, version, priority, rows, status (ok, or the reason),
-    latency_ms, partition, offset, header.NAME. OP: = != < <= > >= and ~ !~ for a
-    regular expression."""
+    latency_ms, partition, offset, header.NAME; of tail also kind, model, topic. OP: =
+    != < <= > >= and ~ !~ for a regular expression."""
 
     def conditions(self, known: frozenset[str]) -> list[Condition]:
         """Over facts of these names. Raises UsageError."""

@@ -70,6 +70,8 @@ def test_nan_is_itself_alone_and_chooses_nothing() -> None:
     same = figures_of(strange, strange)
     other = figures_of(strange, [[0.0, 1.0, np.inf]], Tolerance(absolute=10))
 
+    apart = figures_of([[np.nan, 1.0, 0.0]], [[0.0, 1.0, 0.5]])
+    assert (apart.agreement, apart.pairs) == (1.0, [("1", "1", 1)])
     assert (same.identical, same.unlike, same.agreement) == (1, 0, 1.0)
     assert (other.within, other.unlike, other.max_absolute) == (0, 1, 0.0)
     assert other.worst[0].is_unlike

@@ -226,6 +226,16 @@ def test_a_gate_on_agreement_passes_what_chooses_alike(
     assert (status, report["verdict"], report["against"]) == (0, "pass", [])
 
 
+def test_what_does_not_fit_is_not_sent(replayed: Any, tmp_path: Path) -> None:
+    outcome = Outcome(diff=True, page=tmp_path / "page.html")
+
+    status, report = replayed(manner=Manner(into="double/1", limit=5), outcome=outcome)
+
+    assert (status, report["against"]) == (1, ["nothing was compared"])
+    assert report["differences"]["reasons"] == {"unfit": 5}
+    assert "unknown input 'X'" in report["differences"]["failures"][0]
+
+
 def test_what_is_too_large_for_a_record_is_replayed_through_the_store(
     replayed: Any,
     platform: Platform,

@@ -18,6 +18,7 @@ from headrace.delivery import Outstanding
 from headrace.domain import PayloadRef, Priority, ReplyAddress, ServedVersion, Tensor
 from headrace.errors import HeadraceError, RequestError, UndecodableRecord
 from headrace.replay.joining import REPLAY_SOURCE
+from headrace.replay.pace import Pace
 from headrace.replay.reading import REPLAY_TENANT
 from headrace.replay.recorded import STATUS_OK, Recorded
 from headrace.wire import (
@@ -91,10 +92,10 @@ class Rerun:
         speed: float | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``speed``: how much faster than recorded; None: as fast as they are run."""
+        """``speed``: that of :class:`headrace.replay.pace.Pace`."""
         self._served = served
         self._run = run
-        self._speed = speed
+        self._pace = Pace(speed)
         self._clock = clock or SystemClock()
         self._admin = KafkaAdmin(connection)
         topic = results_topic(topics, REPLAY_TENANT, run, sizes)
@@ -111,8 +112,6 @@ class Rerun:
         """Made, and not sent yet."""
 
         self._is_read = False
-        self._begun: tuple[int, int] | None = None
-        """When the first was sent, and when it was recorded."""
 
     @property
     def results(self) -> str:
@@ -196,19 +195,15 @@ class Rerun:
         return _Sent(name, recorded, headers, value, 0)
 
     def _early_us(self, one: _Sent) -> int:
-        """How long it is still too early to send it."""
-        if self._speed is None or self._begun is None:
-            return 0
-        begun_us, first_us = self._begun
-        later_us = one.recorded.record.timestamp_us - first_us
-        return begun_us + round(later_us / self._speed) - self._clock.now_us()
+        return self._pace.early_us(
+            one.recorded.record.timestamp_us, self._clock.now_us()
+        )
 
     def _send(self, one: _Sent) -> bool:
         if not self._exchange.offer(one.headers, one.value, one.name.encode()):
             return False
         now_us = self._clock.now_us()
-        if self._begun is None:
-            self._begun = now_us, one.recorded.record.timestamp_us
+        self._pace.sent(one.recorded.record.timestamp_us, now_us)
         self._sent[one.name] = msgspec.structs.replace(one, at_us=now_us)
         self._outstanding.sent(one.name)
         return True
