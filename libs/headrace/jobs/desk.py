@@ -68,6 +68,9 @@ class Desk(Generic[T]):
     ) -> None:
         self.cursor = start
         self.failed = 0
+        self.expired = 0
+        """Those of the failed that a deadline ended."""
+
         self._known = set(known)
         self._answers: Answers[T | RowError] = Answers()
         self._singly: deque[Single] = deque()
@@ -131,6 +134,8 @@ class Desk(Generic[T]):
         for part in self._answers.take():
             if isinstance(part.answer, RowError):
                 self.failed += part.rows
+                if part.answer.reason == Reason.EXPIRED:
+                    self.expired += part.rows
             yield part
 
     def missing(self) -> list[RowRange]:

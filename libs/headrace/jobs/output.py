@@ -7,18 +7,17 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from headrace.domain import ServedVersion, Tensor
+from headrace.domain import ServedVersion
 from headrace.errors import RequestError
 from headrace.jobs.answers import Part
 from headrace.jobs.chunks import Chunk
 from headrace.jobs.outputs import OutputColumns, RowError
 from headrace.jobs.reading import InputRows
 from headrace.jobs.store import Replacing, remove
+from headrace.jobs.work import Answer
 from headrace.jobs.writing import open_writer
 
 __all__ = ["Output", "errors_url"]
-
-Answer = tuple[Tensor, ...] | RowError
 
 
 def errors_url(output: str) -> str:

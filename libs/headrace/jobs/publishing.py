@@ -12,10 +12,9 @@ from headrace.domain import Reason, Source, Tensor, is_final
 from headrace.errors import BusError
 from headrace.jobs.answers import Part
 from headrace.jobs.desk import Desk
-from headrace.jobs.output import Output
 from headrace.jobs.outputs import RowError
-from headrace.jobs.reading import InputRows
-from headrace.jobs.records import NewRecord, RecordMaker, row_of
+from headrace.jobs.records import NewRecord, row_of
+from headrace.jobs.work import Work
 from headrace.wire import decode_plain_reply
 from headrace.wire.jobs import JobSpec, RowRange
 
@@ -36,6 +35,11 @@ such as one that was shed, the rows are sent again in the end."""
 
 FLUSH_S: Final = 10.0
 
+_STORED: Final = (
+    "the outputs are larger than a record may be (payload_bytes_max), and a job does "
+    "not read the payload store"
+)
+
 
 class Held(NamedTuple):
     """A result: its tensors, or where they lie in the log. ``size``: bytes of them
@@ -49,25 +53,21 @@ class Held(NamedTuple):
 class Publishing:
     """``desk`` decides; this carries out. One thread."""
 
-    def __init__(  # noqa: PLR0913 - what it puts together
+    def __init__(
         self,
         connection: KafkaConnection,
         spec: JobSpec,
         *,
         desk: Desk[Held],
-        rows: InputRows,
-        maker: RecordMaker,
+        work: Work,
         exchange: BulkExchange,
-        output: Output,
         clock: Clock,
     ) -> None:
         self._connection = connection
         self._spec = spec
         self._desk = desk
-        self._rows = rows
-        self._maker = maker
+        self._rows, self._maker, self._output, _ = work
         self._exchange = exchange
-        self._output = output
         self._clock = clock
         self._plan = self._planned(desk.cursor)
         self._again: Iterator[NewRecord] = iter(())
@@ -125,6 +125,12 @@ class Publishing:
             self._exchange.cancel(self._maker.cancel(rows))
         self._exchange.flush(FLUSH_S)
 
+    def settle(self, within_us: int) -> None:
+        """Take in the answers to what was published, for so long at most."""
+        until_us = self._clock.now_us() + within_us
+        while not self._is_quiet() and self._clock.now_us() < until_us:
+            self._take_in(self._exchange.turn(WAIT_S), is_old=True)
+
     def _is_quiet(self) -> bool:
         try:
             return self._exchange.is_quiet
@@ -147,7 +153,7 @@ class Publishing:
             for chunk in self._rows.chunks(gap.first):
                 if chunk.first >= gap.end:
                     break
-                yield from self._maker.again(chunk, gap)
+                yield from self._maker.again(chunk, gap, self._desk)
 
     def _publish(self) -> int:
         """How many records were sent: as many as the queue takes, or some."""
@@ -181,6 +187,8 @@ class Publishing:
             if letter is not None:
                 request = None if is_old else answered.value or None
                 self._desk.buried(rows, letter.reason, letter.text, request)
+            elif reply is not None and reply.payload is not None:
+                self._desk.buried(rows, Reason.TOO_LARGE, _STORED, None)
             elif reply is not None and reply.reason is None:
                 self._keep(rows, answered, reply.outputs)
             elif reply is not None and reply.reason in _ENDS:

@@ -102,14 +102,19 @@ class RecordMaker:
                 yield from self._made(rows, chunk.first, wanted, desk)
         _tell(desk, chunk, rows, at, chunk.batch.num_rows)
 
-    def again(self, chunk: Chunk, gap: RowRange) -> Iterator[NewRecord]:
-        """The records of the rows of ``gap`` that lie in the chunk."""
+    def again(self, chunk: Chunk, gap: RowRange, desk: Desk[T]) -> Iterator[NewRecord]:
+        """The records of the rows of ``gap`` that lie in the chunk; of rows that break
+        the signature an earlier publisher may have known."""
         start = max(gap.first - chunk.first, 0)
         stop = min(gap.end - chunk.first, chunk.batch.num_rows)
         rows = self._columns.rows(chunk.batch.slice(0, stop), chunk.broken)
+        at = start
         for first, end in self._ranges(rows, start):
+            _tell(desk, chunk, rows, at, first)
+            at = end
             wanted = RowRange(chunk.first + first, end - first)
-            yield self.record(wanted, rows.tensors(first, end))
+            yield from self._made(rows, chunk.first, wanted, desk)
+        _tell(desk, chunk, rows, at, stop)
 
     def record(self, rows: RowRange, tensors: tuple[Tensor, ...]) -> NewRecord:
         """Raises :class:`headrace.errors.RequestError` for inputs that disagree."""

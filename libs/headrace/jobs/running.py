@@ -21,17 +21,30 @@ from headrace.jobs.desk import Desk
 from headrace.jobs.output import Output
 from headrace.jobs.publishing import Held, Publishing
 from headrace.jobs.reading import InputRows
-from headrace.jobs.records import RecordMaker
+from headrace.jobs.records import RecordMaker, now_us
 from headrace.jobs.resuming import published_since
 from headrace.jobs.store import find
 from headrace.jobs.watching import JobTaken, JobWatch
+from headrace.jobs.work import Work
 from headrace.wire import Topics
-from headrace.wire.jobs import JobProgress, JobSpec, JobState, RowRange
+from headrace.wire.jobs import (
+    JobProgress,
+    JobSpec,
+    JobStage,
+    JobState,
+    RowRange,
+)
 
 __all__ = ["JobSite", "collect", "input_rows", "run_job"]
 
 UNANSWERED: Final = "unanswered"
 """The reason of a row that was collected before it had an outcome."""
+
+CANCELLED: Final = "cancelled"
+"""The reason of a row that was taken back, or never published."""
+
+SETTLED_WITHIN_US: Final = 15_000_000
+"""So long a cancelled job waits for what runs, if it writes what it has."""
 
 LETTERS_SLACK_US: Final = 600_000_000
 """The submitter's clock and the log's may differ by so much."""
@@ -58,9 +71,14 @@ class JobSite(NamedTuple):
     payload_bytes_max: int
 
 
-def run_job(site: JobSite, told: Callable[[JobProgress], None]) -> JobProgress:
+def run_job(
+    site: JobSite,
+    told: Callable[[JobProgress], None],
+    work_of: Callable[[JobSite], Work] | None = None,
+) -> JobProgress:
     """Publish the rows and write the output; returns when every row has its end, or
     the job was cancelled. ``told`` hears of its progress about every second.
+    ``work_of``: what the job is made of; None: the rows of its files.
 
     Raises :class:`headrace.errors.RequestError` for what is wrong with the job's files,
     :class:`headrace.jobs.JobTaken`, and :class:`headrace.errors.BusError`.
@@ -68,9 +86,9 @@ def run_job(site: JobSite, told: Callable[[JobProgress], None]) -> JobProgress:
     watch = JobWatch(site.connection, site.topics, site.spec)
     watch.claim()
     try:
-        _check_unchanged(site.spec)
+        work = (work_of or _row_work)(site)
         known = _published(site, watch)
-        with _working(site, site.spec.output, watch.progress.published, known) as parts:
+        with _working(site, work, watch.progress.published, known) as parts:
             return _Run(parts, watch, told).to_its_end(known)
     except JobTaken:
         raise
@@ -87,70 +105,79 @@ def run_job(site: JobSite, told: Callable[[JobProgress], None]) -> JobProgress:
 def collect(site: JobSite, output: str) -> tuple[int, int]:
     """Write the rows that have been answered so far to ``output``; how many rows there
     are, and how many without outputs. Raises as :func:`run_job`."""
-    _check_unchanged(site.spec)
-    with _working(site, output, 0, set()) as parts:
+    work = _row_work(site, output)
+    with _working(site, work, 0, set()) as parts:
         parts.publishing.catch_up(set())
-        rows = parts.rows.rows
+        rows = work.items.rows
         if rows is None:
-            rows = sum(chunk.batch.num_rows for chunk in parts.rows.chunks())
+            rows = sum(chunk.batch.num_rows for chunk in work.items.chunks())
         parts.desk.give_up(rows, UNANSWERED, "it has no outcome so far")
         parts.publishing.write()
-        parts.output.put()
+        work.output.put()
         return rows, parts.desk.failed
 
 
 class _Parts(NamedTuple):
     """What works on one job."""
 
-    rows: InputRows
+    work: Work
     exchange: BulkExchange
     desk: Desk[Held]
-    output: Output
     publishing: Publishing
+
+
+def _row_work(site: JobSite, url: str = "") -> Work:
+    """``url``: of another output than the job's."""
+    spec = site.spec
+    _check_unchanged(spec)
+    rows, columns = input_rows(spec, site.served)
+    maker = RecordMaker(
+        spec,
+        site.served,
+        columns,
+        results=site.topics.results(spec.tenant, spec.job),
+        payload_bytes_max=site.payload_bytes_max,
+    )
+    return Work(rows, maker, Output(url or spec.output, site.served, rows))
 
 
 @contextmanager
 def _working(
-    site: JobSite, url: str, start: int, known: set[RowRange]
+    site: JobSite, work: Work, start: int, known: set[RowRange]
 ) -> Iterator[_Parts]:
     """Without an output where it does not come to its end."""
     spec = site.spec
-    rows, columns = input_rows(spec, site.served)
-    results = site.topics.results(spec.tenant, spec.job)
-    exchange = BulkExchange(
-        site.connection,
-        site.topics,
-        spec.model,
-        results,
-        since_us=max(spec.submitted_us - LETTERS_SLACK_US, 0),
-        priority=spec.priority,
-    )
     try:
-        output = Output(url, site.served, rows)
+        exchange = _exchange(site)
+    except BusError:
+        work.output.drop()
+        raise
+    try:
         desk: Desk[Held] = Desk(start, known)
-        maker = RecordMaker(
-            spec,
-            site.served,
-            columns,
-            results=results,
-            payload_bytes_max=site.payload_bytes_max,
-        )
         publishing = Publishing(
             site.connection,
             spec,
             desk=desk,
-            rows=rows,
-            maker=maker,
+            work=work,
             exchange=exchange,
-            output=output,
             clock=SystemClock(),
         )
-        try:
-            yield _Parts(rows, exchange, desk, output, publishing)
-        finally:
-            output.drop()
+        yield _Parts(work, exchange, desk, publishing)
     finally:
+        work.output.drop()
         exchange.close()
+
+
+def _exchange(site: JobSite) -> BulkExchange:
+    spec = site.spec
+    return BulkExchange(
+        site.connection,
+        site.topics,
+        spec.model,
+        site.topics.results(spec.tenant, spec.job),
+        since_us=max(spec.submitted_us - LETTERS_SLACK_US, 0),
+        priority=spec.priority,
+    )
 
 
 class _Run:
@@ -171,11 +198,32 @@ class _Run:
         if not self._watch.progress.positions:
             # Before the first record, so that a successor looks no further back.
             self._watch.tell(positions=self._parts.exchange.pacing.mark().ends)
+        self._reach(JobStage.PUBLISHING)
         if publishing.run(self._may_go_on):
-            self._parts.output.put()
-            return self._tell(JobState.DONE)
+            self._reach(JobStage.WRITING)
+            self._parts.work.output.put()
+            return self._end(JobState.DONE)
         publishing.take_back()
-        return self._tell(JobState.CANCELLED)
+        if self._parts.work.keeps_some:
+            self._keep_some()
+        return self._end(JobState.CANCELLED)
+
+    def _keep_some(self) -> None:
+        work, _, desk, publishing = self._parts
+        publishing.settle(SETTLED_WITHIN_US)
+        publishing.write()
+        text = "the job was cancelled before it ran"
+        desk.give_up(work.items.rows or desk.cursor, CANCELLED, text)
+        publishing.write()
+        work.output.put()
+
+    def _reach(self, stage: JobStage) -> None:
+        stages = self._watch.progress.stages
+        self._watch.tell(stages={stage: now_us()} | stages)
+
+    def _end(self, state: JobState) -> JobProgress:
+        self._reach(JobStage.ENDED)
+        return self._tell(state)
 
     def _may_go_on(self) -> bool:
         try:
@@ -185,8 +233,8 @@ class _Run:
             return True  # a broker that is away; the next time will do
 
     def _tell(self, state: JobState) -> JobProgress:
-        rows, exchange, desk, _, publishing = self._parts
-        count = rows.rows
+        work, exchange, desk, publishing = self._parts
+        count = work.items.rows
         if count is None and publishing.is_planned:
             count = desk.cursor
         published = self._watch.progress.published
@@ -201,6 +249,7 @@ class _Run:
             rows=count,
             done=desk.frontier,
             failed=desk.failed,
+            expired=desk.expired,
             published=published,
             positions=positions,
         )

@@ -57,6 +57,7 @@ class JobWatch:
             started_us=0,
             published=before.published if before else 0,
             positions=before.positions if before else {},
+            stages=before.stages if before else {},
         )
         started_us = self._writer.write(self.progress)
         return self.tell(started_us=started_us)

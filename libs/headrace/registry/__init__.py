@@ -1,5 +1,6 @@
-"""Which model versions exist, and which of them may be asked."""
+"""What exists: model versions, and jobs."""
 
 from headrace.registry.catalog import Catalog, VersionInfo
+from headrace.registry.jobs import Job, JobTable
 
-__all__ = ["Catalog", "VersionInfo"]
+__all__ = ["Catalog", "Job", "JobTable", "VersionInfo"]

@@ -18,12 +18,14 @@ from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
 
 __all__ = [
+    "BatchOrder",
     "InputFile",
     "JobCancel",
     "JobKey",
     "JobPart",
     "JobProgress",
     "JobSpec",
+    "JobStage",
     "JobState",
     "RowRange",
     "decode_job_record",
@@ -41,6 +43,16 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class JobStage(StrEnum):
+    """How far the work has come."""
+
+    PUBLISHING = "publishing"
+    """Its files have been looked through."""
+    WRITING = "writing"
+    """Every row has its end."""
+    ENDED = "ended"
+
+
 class JobPart(StrEnum):
     """The last word of a record's key."""
 
@@ -56,6 +68,22 @@ class InputFile(msgspec.Struct, frozen=True):
     url: str
     size: Count
     modified: str = ""
+
+
+class BatchOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a batch of the OpenAI-compatible API asks for beside a job. Its items are
+    lines, each of them a request; ids are those of the API."""
+
+    endpoint: str
+    """Path to which every line goes."""
+
+    input_file_id: str
+    output_file_id: str
+    error_file_id: str
+    """The files that it will write, if they get a line."""
+
+    completion_window: str
+    metadata: dict[str, str] | None = None
 
 
 class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +110,10 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline_us: Microseconds | None = None
     """Log time; rows that have not run by then fail with ``expired``."""
 
+    batch: BatchOrder | None = None
+    """None: its items are rows, which a command publishes. A batch is published by the
+    ingresses."""
+
 
 class JobProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Key ``<tenant>/<job>/progress``: written by its publisher, every second."""
@@ -104,6 +136,9 @@ class JobProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: Count = 0
     """Rows in the output, and those of them that have an error in place of outputs."""
 
+    expired: Count = 0
+    """Those of the failed that have not run by the deadline."""
+
     published: Count = 0
     """Every row before this one lies acked in the log, or broke the signature."""
 
@@ -111,6 +146,9 @@ class JobProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of each request partition an offset below every record of a later row."""
 
     text: str = ""
+
+    stages: dict[JobStage, Microseconds] = {}
+    """When the job came to each of them for the first time, log time."""
 
 
 class JobCancel(msgspec.Struct, frozen=True):
