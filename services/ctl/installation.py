@@ -28,6 +28,7 @@ _WORKER_SLOTS = 16
 # Our broker allows short sessions; another cluster may not.
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
+_FILES_URL = "HEADRACE_FILES__URL"
 _LAST_LINES_WITHIN_S = 1.0
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
@@ -148,12 +149,13 @@ def reserve_ports(counts: Counts, http_port: int) -> dict[Child, ReservedPort]:
 class Installation:
     """Everything that ``up`` fixes before the first child starts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the children are told
         self,
         counts: Counts,
         ports: dict[Child, ReservedPort],
         *,
         models: Path,
+        files: Path,
         kafka: KafkaPlace | None,
         bootstrap_servers: str,
         console: Console,
@@ -161,6 +163,7 @@ class Installation:
         self._counts = counts
         self._ports = ports
         self._models = models
+        self._files = files
         self._kafka = kafka
         self._bootstrap_servers = bootstrap_servers
         self._console = console
@@ -272,6 +275,7 @@ class Installation:
                 settings |= {
                     "HTTP__SOCKET": str(listening),
                     "LIMITS__DRAIN_MS": str(_INGRESS_DRAIN_MS),
+                    "FILES__URL": os.environ.get(_FILES_URL, str(self._files)),
                 }
             case Service.GPU_WORKER:
                 settings |= {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,9 +12,9 @@ from uuid import uuid4
 import msgspec
 from cyclopts import App, Parameter
 
-from headrace.broker import KafkaAdmin, records_since
+from headrace import jobs
+from headrace.broker import KafkaAdmin
 from headrace.domain import Priority, ServedVersion
-from headrace.errors import UndecodableRecord
 from headrace.jobs import (
     Job,
     JobWriter,
@@ -25,13 +24,9 @@ from headrace.jobs import (
     input_rows,
     read_jobs,
 )
-from headrace.registry import Catalog
 from headrace.wire import (
-    Announcement,
     base_topics,
     checked_name,
-    decode_json,
-    parse_announcement_key,
     results_topic,
 )
 from headrace.wire.jobs import JobCancel, JobSpec, JobState
@@ -251,6 +246,7 @@ def resume(job: str, *, where: Where = Where(), wait: Flag = False) -> int:
         raise UsageError(f"Job {job} was cancelled: submit it anew.")
     if state is JobState.DONE:
         raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
+    _refuse_batch(spec)
     if is_alive(found):
         assert found.progress is not None
         raise UsageError(
@@ -287,6 +283,7 @@ def result(job: str, *, output: str | None = None, where: Where = Where()) -> in
         print(told_end(spec, found.progress))
         return 0
     served = served_version(cluster, spec.model, spec.version)
+    _refuse_batch(spec)
     url = absolute(output)
     rows, lost = collect(site(cluster, spec, served), url)
     print(f"{rows:,} rows in {url}.")
@@ -297,15 +294,7 @@ def result(job: str, *, output: str | None = None, where: Where = Where()) -> in
 
 def served_version(cluster: Cluster, model: str, version: str) -> ServedVersion:
     """What the workers announce of it. Raises :class:`headrace.errors.RequestError`."""
-    catalog = Catalog()
-    topic = cluster.topics.control_models
-    for record in records_since(cluster.connection, lambda one: one.topic == topic):
-        with suppress(UndecodableRecord):
-            if record.value is None:
-                catalog.remove(*parse_announcement_key(record.key))
-            else:
-                catalog.apply(decode_json(Announcement, record))
-    return catalog.resolve(model, version)
+    return jobs.served_version(*cluster, model, version)
 
 
 def absolute(url: str) -> str:
@@ -323,6 +312,14 @@ def _existing(cluster: Cluster, tenant: str, job: str) -> tuple[Job, JobSpec]:
             f"{', '.join(known) or 'none'}."
         )
     return found, found.spec
+
+
+def _refuse_batch(spec: JobSpec) -> None:
+    if spec.batch is not None:
+        raise UsageError(
+            f"Job {spec.job} is a batch: the ingresses run it, and GET "
+            f"/v1/batches/{spec.job} tells of it."
+        )
 
 
 def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:

@@ -190,6 +190,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
             counts,
             ports,
             models=models,
+            files=(data / "files").absolute(),
             kafka=kafka,
             bootstrap_servers=bootstrap_servers,
             console=console,

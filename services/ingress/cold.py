@@ -7,7 +7,7 @@ is part of a name that no model has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 
@@ -29,6 +29,7 @@ from services.ingress.answers import (
     refusal_fields,
 )
 from services.ingress.asgi import InferenceApp, header_list
+from services.ingress.batches.objects import ApiError, envelope
 from services.ingress.fleet import Fleet
 from services.ingress.handler import Handler
 from services.ingress.head import read_x_request_id
@@ -61,19 +62,54 @@ _UNSUPPORTED = (
 )
 
 
-def cold_app(
+def cold_app(  # noqa: PLR0913 - what the pages show
     handler: Handler,
     fleet: Fleet,
     statistics: Statistics,
     probe: Callable[[str], tuple[int, str, bytes]],
     health: Health,
     later: Later,
+    *,
+    v1: Sequence[Route] = (),
 ) -> ASGIApp:
     """The ASGI application behind uvicorn. ``probe`` answers ``/livez``, ``/readyz``
-    and ``/metrics`` with status, content type and body."""
+    and ``/metrics`` with status, content type and body. ``v1``: what is below
+    ``/v1``, whose errors have a form of their own."""
     pages = _Pages(fleet, statistics, health, probe)
-    infer = InferenceApp(handler)
-    routes = [
+
+    async def failed(request: Request, error: Exception) -> Response:
+        request_id, x_request_id = request.scope[_IDENTITY]
+        match error:
+            case ApiError():
+                reason = Reason(error.reason)
+                refusal = refuse(reason, str(error), status=error.status)
+            case RequestError():
+                refusal = refuse(Reason(error.reason), str(error))
+            case HTTPException():
+                refusal = _not_served(request, error)
+            case _:
+                handler.outcomes.crashed(request_id, error)
+                refusal = refuse(Reason.CRASH, OWN_FAULT)
+        handler.outcomes.unread(request_id, x_request_id, refusal)
+        fields, body = refusal_answer(refusal)
+        if request.url.path.startswith("/v1/"):
+            body = envelope(refusal, error)
+        response = Response(body, refusal.status)
+        response.raw_headers += header_list(fields)
+        return response
+
+    app = Starlette(
+        routes=[*_routes(pages, InferenceApp(handler), later), *v1],
+        exception_handlers=dict.fromkeys(
+            (HTTPException, RequestError, Exception), failed
+        ),
+    )
+    app.router.redirect_slashes = False
+    return _Edge(app, handler.new_request_id)
+
+
+def _routes(pages: _Pages, infer: InferenceApp, later: Later) -> list[Route]:
+    return [
         Route("/v2/health/live", pages.live),
         Route("/v2/health/ready", pages.ready),
         Route("/v2", pages.server),
@@ -96,31 +132,6 @@ def cold_app(
         *(Route(path, _unsupported, methods=["GET", "POST"]) for path in _UNSUPPORTED),
         *(Route(path, pages.probed) for path in ("/livez", "/readyz", "/metrics")),
     ]
-
-    async def failed(request: Request, error: Exception) -> Response:
-        request_id, x_request_id = request.scope[_IDENTITY]
-        match error:
-            case RequestError():
-                refusal = refuse(Reason(error.reason), str(error))
-            case HTTPException():
-                refusal = _not_served(request, error)
-            case _:
-                handler.outcomes.crashed(request_id, error)
-                refusal = refuse(Reason.CRASH, OWN_FAULT)
-        handler.outcomes.unread(request_id, x_request_id, refusal)
-        fields, body = refusal_answer(refusal)
-        response = Response(body, refusal.status)
-        response.raw_headers += header_list(fields)
-        return response
-
-    app = Starlette(
-        routes=routes,
-        exception_handlers=dict.fromkeys(
-            (HTTPException, RequestError, Exception), failed
-        ),
-    )
-    app.router.redirect_slashes = False
-    return _Edge(app, handler.new_request_id)
 
 
 _IDENTITY = "headrace.identity"

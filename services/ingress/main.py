@@ -7,9 +7,8 @@ import asyncio
 import os
 import resource
 import socket
-from collections.abc import Callable
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import NoReturn
 from uuid import uuid4
 
 import uvloop
@@ -61,6 +60,7 @@ from headrace.wire import (
 )
 from headrace.wire import Heartbeat as HeartbeatRecord
 from services.ingress.admitting import Admission
+from services.ingress.batches.parts import BatchParts
 from services.ingress.cold import cold_app
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Fleet
@@ -76,6 +76,7 @@ from services.ingress.producing import Outbox, Pace
 from services.ingress.server import HttpServer, bind
 from services.ingress.settings import IngressSettings
 from services.ingress.statistics import Statistics
+from services.ingress.threads import FedOnLoop, FlushedThread, ServiceThread
 
 __all__ = ["main", "serve"]
 
@@ -87,7 +88,6 @@ until one comes."""
 
 STATUS_SILENT = "no heartbeat of this process came back through the log for 3 s"
 LINGER_MS = {Pace.QUIET: 0, Pace.BUSY: 1, Pace.PATIENT: 4}
-FLUSH_S = 0.3
 ACCEPTS_WITHIN_US = 3_000_000
 """So long after its start an ingress takes connections of a socket that it shares,
 though it may have to refuse what they ask."""
@@ -182,9 +182,13 @@ class _Ingress:
         }
         self._payloads = Payloads(bus, self._health, self._log_now_us)
         self._kept = self._made_kept()
+        self._batches = self._made_batches()
         self._handler = self._made_handler()
         self._kept.keeper.ends = self._handler.ends
-        self._server = HttpServer(
+        self._server = self._made_server()
+
+    def _made_server(self) -> HttpServer:
+        return HttpServer(
             cold_app(
                 self._handler,
                 self._fleet,
@@ -192,9 +196,10 @@ class _Ingress:
                 self._probe,
                 self._health,
                 self._kept.later,
+                v1=self._batches.routes,
             ),
             self._handler,
-            settings.limits,
+            self._settings.limits,
         )
 
     def _made_kept(self) -> KeptParts:
@@ -206,6 +211,16 @@ class _Ingress:
             to_log_us=self._log_clock.to_log,
             router=self._fleet.router,
             claims=self._payloads.claims,
+            fail=self._decoder.failed,
+        )
+
+    def _made_batches(self) -> BatchParts:
+        return BatchParts(
+            self._settings,
+            self._slot,
+            self._connection,
+            producer=self._kept.producer,
+            fleet=self._fleet,
             fail=self._decoder.failed,
         )
 
@@ -260,7 +275,7 @@ class _Ingress:
                 return
             await asyncio.sleep(TICK_US / 1e6)
 
-    def _threads(self) -> list[_Thread]:
+    def _threads(self) -> list[ServiceThread]:
         """In the order of their start; they end in reverse."""
         topics, loop, decoder = self._settings.bus.topics, self._loop, self._decoder
         give_replies = LoopHandover(loop, self._handler.ends.replies_arrived)
@@ -274,12 +289,13 @@ class _Ingress:
         )
         return [
             *[
-                _FlushedThread(ProducerThread(f"{pace.name.lower()} producer", each))
+                FlushedThread(ProducerThread(f"{pace.name.lower()} producer", each))
                 for pace, each in self._producers.items()
             ],
-            _FlushedThread(ProducerThread("kept producer", self._kept.producer)),
+            FlushedThread(ProducerThread("kept producer", self._kept.producer)),
             self._kept.follower(loop),
             *self._payloads.threads,
+            *self._batches.threads(loop),
             ReplyListener(
                 self._reader(),
                 TopicPartition(topics.replies, self._slot),
@@ -301,7 +317,7 @@ class _Ingress:
                 self._own_heartbeat,
                 pulse=self._pulse,
                 clock=self._clock,
-                log_time=_FedOnLoop(loop, self._acknowledged),
+                log_time=FedOnLoop(loop, self._acknowledged),
             ),
         ]
 
@@ -339,6 +355,7 @@ class _Ingress:
             self._health.await_("status", STATUS_SILENT)
         self._server.close_quiet(now_us)
         self._kept.keeper.sweep()
+        self._batches.sweep()
         self._meter.look(
             in_flight=len(self._handler.ends.waiters),
             lanes=len(self._fleet.router.lanes),
@@ -362,6 +379,7 @@ class _Ingress:
                 self._status_heard_us = now_us
                 self._health.met("status")
         self._fleet.refresh()
+        self._batches.heard(batch)
 
     def _acknowledged(self, sent_us: int, acked_us: int, log_us: int) -> None:
         self._log_clock.feed(sent_us, acked_us, log_us)
@@ -400,36 +418,6 @@ class _Ingress:
         answer = answer_probe(path, self._health, self._registry)
         assert answer is not None  # routed by its paths
         return answer
-
-
-class _Thread(Protocol):
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-class _FlushedThread:
-    """A producer's thread that waits a little for its last records."""
-
-    def __init__(self, thread: ProducerThread) -> None:
-        self._thread = thread
-        self.start = thread.start
-
-    def stop(self) -> None:
-        self._thread.stop(FLUSH_S)
-
-
-class _FedOnLoop:
-    """Hands the samples of the log's time to the loop, the only thread that reads
-    what they change."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, take: Callable[[int, int, int], None]
-    ) -> None:
-        self._loop = loop
-        self._take = take
-
-    def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:
-        self._loop.call_soon_threadsafe(self._take, sent_us, acked_us, log_us)
 
 
 def _url(listener: socket.socket) -> str:

@@ -30,11 +30,9 @@ from services.ingress.head import Target, read_head, read_target, read_x_request
 from services.ingress.hot import HotExchange
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
+from services.ingress.settings import FRAMING_FACTOR_MAX
 
 __all__ = ["InferenceProtocol"]
-
-FRAMING_FACTOR_MAX = 2
-"""A message on the wire, above so many times the largest body, is refused with 413."""
 
 _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
@@ -197,10 +195,7 @@ class InferenceProtocol(HttpToolsProtocol):
                 self._refuse_head()
             elif self._in_message and self.head_since_us is None:
                 self.head_since_us = self.handler.clock.now_us()
-        elif self._message_bytes > limits.http_header_bytes_max + (
-            FRAMING_FACTOR_MAX * limits.http_body_bytes_max
-        ):
-            # Trailers and chunks of a byte each are no body, and have no end either.
+        elif self._message_bytes > limits.message_bytes_max(self.url):
             self._refuse_connection(
                 refuse(
                     Reason.TOO_LARGE,

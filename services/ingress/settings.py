@@ -7,8 +7,15 @@ from pydantic import BaseModel, Field, PositiveInt
 from headrace.admission import AdmissionSettings
 from headrace.lifecycle import BusSettings
 from headrace.telemetry import LogSettings
+from services.ingress.batches.settings import FilesSettings
 
 __all__ = ["HttpSettings", "IngressLimits", "IngressSettings"]
+
+
+FRAMING_FACTOR_MAX = 2
+"""A message on the wire, above so many times the largest body, is refused with 413."""
+
+FILES_PATH = b"/v1/files"
 
 
 class HttpSettings(BaseModel, frozen=True, extra="forbid"):
@@ -31,6 +38,9 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
 
     http_body_bytes_max: PositiveInt = 64 * 1024 * 1024
     """A longer body, also when decompressed, is refused with 413."""
+
+    file_bytes_max: PositiveInt = 200 * 1024 * 1024
+    """A larger file is refused with 413."""
 
     json_element_bytes_max: PositiveInt = 32
     """Text of a JSON part per element that `payload_bytes_max` has room for, so that
@@ -86,6 +96,14 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     """How long a connection that is idle at SIGTERM, or made just then, stays open:
     what it asks is answered, with ``connection: close``. It may be on its way."""
 
+    def message_bytes_max(self, url: bytes) -> int:
+        """Of a request to ``url`` on the wire: trailers and chunks of a byte each are
+        no body, and have no end either."""
+        largest = self.http_body_bytes_max
+        if url.startswith(FILES_PATH):
+            largest = max(largest, self.file_bytes_max)
+        return self.http_header_bytes_max + FRAMING_FACTOR_MAX * largest
+
 
 class IngressSettings(BaseModel, frozen=True, extra="forbid"):
     """All groups that an ingress reads."""
@@ -94,4 +112,5 @@ class IngressSettings(BaseModel, frozen=True, extra="forbid"):
     http: HttpSettings = HttpSettings()
     limits: IngressLimits = IngressLimits()
     admission: AdmissionSettings = AdmissionSettings()
+    files: FilesSettings = FilesSettings()
     log: LogSettings = LogSettings()

@@ -3,6 +3,7 @@
 from headrace.jobs.output import errors_url
 from headrace.jobs.reading import INPUT_FORMATS
 from headrace.jobs.running import JobSite, collect, input_rows, run_job
+from headrace.jobs.served import served_version
 from headrace.jobs.store import find
 from headrace.jobs.table import Job, JobTable, JobWriter, read_jobs
 from headrace.jobs.watching import JobTaken
@@ -22,4 +23,5 @@ __all__ = [
     "input_rows",
     "read_jobs",
     "run_job",
+    "served_version",
 ]

@@ -32,6 +32,7 @@ GROUPS: Final = frozenset(
         "bus",
         "delivery",
         "device",
+        "files",
         "former",
         "http",
         "limits",

@@ -14,12 +14,17 @@ __all__ = ["Job", "JobTable"]
 
 
 class Job(msgspec.Struct):
-    """``heard_us``: when its publisher wrote last, in log time."""
+    """``heard_us``: when its publisher wrote last; ``cancelled_us``: when it was asked
+    to be cancelled. Log time."""
 
     spec: JobSpec | None = None
     progress: JobProgress | None = None
-    cancelled: bool = False
+    cancelled_us: int | None = None
     heard_us: int = 0
+
+    @property
+    def cancelled(self) -> bool:
+        return self.cancelled_us is not None
 
 
 class JobTable:
@@ -44,7 +49,7 @@ class JobTable:
                     job.progress = value
                     job.heard_us = record.timestamp_us
                 case JobPart.CANCEL:
-                    job.cancelled = value is not None
+                    job.cancelled_us = record.timestamp_us if value else None
 
     def of(self, tenant: str, job: str) -> Job:
         """Without a spec: there is no such job."""

@@ -1,0 +1,31 @@
+"""What an operator can set for files and batches."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, PositiveInt
+
+__all__ = ["FilesSettings"]
+
+_MIB = 1024 * 1024
+
+
+class FilesSettings(BaseModel, frozen=True, extra="forbid"):
+    """Files that clients upload, and the batches that run them."""
+
+    url: str | None = None
+    """Where files are kept, any URL of fsspec that all ingresses reach, such as
+    ``file:///mnt/files`` or ``s3://bucket/files``; None: nowhere, and both APIs are
+    answered 501."""
+
+    uploads_max: PositiveInt = 16
+    """Uploads at once, each with about 1 MiB in memory; beyond, 503 `overloaded`."""
+
+    batch_lines_max: PositiveInt = 50_000
+    """A file of more lines fails its batch."""
+
+    batch_line_bytes_max: PositiveInt = 32 * _MIB
+    """A longer line becomes an error of its own."""
+
+    batches_at_once_max: int = Field(default=2, ge=0)
+    """Batches of the platform that run at a time, each in a process of its own; the
+    others wait. 0: none is begun."""

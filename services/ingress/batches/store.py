@@ -1,0 +1,189 @@
+"""Files as clients know them, wherever fsspec reaches.
+
+``<url>/<tenant>/<id>`` holds a file's bytes, ``<id>.json`` beside it what is known of
+it. A file is there once that is: what an upload or a runner left unfinished is not.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+import msgspec
+from fsspec.core import url_to_fs
+
+from headrace.errors import SetupError, StoreUnavailable
+from services.ingress.batches.objects import StoredFile
+
+__all__ = ["FileStore", "Writing", "is_file_id", "new_file_id", "of_batch"]
+
+_ID: Final = re.compile(r"file-[0-9a-f]{32}(-output|-errors)?")
+_DESCRIBED: Final = ".json"
+_decode = msgspec.json.Decoder(StoredFile).decode
+
+
+def new_file_id(request_id: str) -> str:
+    return f"file-{request_id}"
+
+
+def of_batch(batch: str, which: str) -> str:
+    """The id of the ``output`` or the ``errors`` of a batch."""
+    return f"file-{batch.removeprefix('batch_')}-{which}"
+
+
+def is_file_id(given: str) -> bool:
+    """Ids sort by the time at which they were made."""
+    return _ID.fullmatch(given) is not None
+
+
+class FileStore:
+    """Its methods block for as long as the store takes; any thread may call. Ids are
+    checked before (:func:`is_file_id`).
+
+    Raises :class:`SetupError` for an address that is none; its methods raise
+    :class:`StoreUnavailable`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            self._system, self._root = url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError, OSError) as error:
+            raise SetupError(
+                f"HEADRACE_FILES__URL={url} is no address of a store ({error}): give a "
+                "URL of fsspec, such as file:///mnt/files."
+            ) from error
+
+    def url_of(self, tenant: str, file_id: str) -> str:
+        """Where its bytes are."""
+        return str(self._system.unstrip_protocol(self._path(tenant, file_id)))
+
+    def begin(self, tenant: str, file_id: str) -> Writing:
+        """A file in place of whatever was left unfinished under its id."""
+        with self._asked("write", file_id):
+            path = self._path(tenant, file_id)
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            return Writing(self, tenant, file_id, self._system.open(path, "wb"))
+
+    def open(self, tenant: str, file_id: str) -> IO[bytes]:
+        with self._asked("read", file_id):
+            opened: IO[bytes] = self._system.open(self._path(tenant, file_id), "rb")
+            return opened
+
+    def describe(self, tenant: str, file_id: str) -> StoredFile | None:
+        """None: there is no such file."""
+        with self._asked("read", file_id):
+            try:
+                return _decode(self._system.cat_file(self._described(tenant, file_id)))
+            except FileNotFoundError:
+                return None
+
+    def page(
+        self, tenant: str, purpose: str, after: str, limit: int, *, newest_first: bool
+    ) -> tuple[list[StoredFile], bool]:
+        """At most ``limit`` files behind ``after``, or from the first one on; whether
+        there are more. Empty strings: any."""
+        with self._asked("list", tenant):
+            try:
+                paths = self._system.ls(f"{self._root}/{tenant}", detail=False)
+            except FileNotFoundError:
+                paths = []
+        names = (str(path).rpartition("/")[2] for path in paths)
+        ids = sorted(
+            (
+                name.removesuffix(_DESCRIBED)
+                for name in names
+                if name.endswith(_DESCRIBED)
+            ),
+            reverse=newest_first,
+        )
+        found: list[StoredFile] = []
+        for file_id in ids:
+            if after and (file_id >= after if newest_first else file_id <= after):
+                continue
+            file = self.describe(tenant, file_id)
+            if file is None or (purpose and file.purpose != purpose):
+                continue
+            if len(found) == limit:
+                return found, True
+            found.append(file)
+        return found, False
+
+    def keep(self, tenant: str, file: StoredFile) -> None:
+        """From now on the file is there."""
+        with self._asked("write", file.id):
+            path = self._described(tenant, file.id)
+            self._system.pipe_file(path, msgspec.json.encode(file))
+
+    def delete(self, tenant: str, file_id: str) -> bool:
+        """False: there was no such file."""
+        with self._asked("delete", file_id):
+            try:
+                self._system.rm_file(self._described(tenant, file_id))
+            except FileNotFoundError:
+                return False
+            self.drop(tenant, file_id)
+            return True
+
+    def drop(self, tenant: str, file_id: str) -> None:
+        """The bytes of a file that is not there."""
+        with self._asked("delete", file_id):
+            path = self._path(tenant, file_id)
+            if self._system.exists(path):
+                self._system.rm_file(path)
+
+    def _path(self, tenant: str, file_id: str) -> str:
+        assert is_file_id(file_id), file_id
+        return f"{self._root}/{tenant}/{file_id}"
+
+    def _described(self, tenant: str, file_id: str) -> str:
+        return self._path(tenant, file_id) + _DESCRIBED
+
+    @contextmanager
+    def _asked(self, what: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # A store's client raises what it likes.
+            raise StoreUnavailable(
+                f"the store of files could not {what} {name}: {error!r:.300}"
+            ) from error
+
+
+class Writing:
+    """A file that is being written. Raises as :class:`FileStore`."""
+
+    def __init__(
+        self, store: FileStore, tenant: str, file_id: str, file: IO[bytes]
+    ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._file = file
+        self._is_kept = False
+        self.id = file_id
+        self.bytes = 0
+
+    def write(self, data: bytes) -> None:
+        with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+            self._file.write(data)
+        self.bytes += len(data)
+
+    def keep(self, filename: str, purpose: str) -> StoredFile:
+        with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+            self._file.close()
+        file = StoredFile(self.id, self.bytes, int(time.time()), filename, purpose)
+        self._store.keep(self._tenant, file)
+        self._is_kept = True
+        return file
+
+    def drop(self) -> None:
+        """Without effect once it is kept."""
+        if not self._is_kept:
+            with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+                self._file.close()
+            self._store.drop(self._tenant, self.id)
