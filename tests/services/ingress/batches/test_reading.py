@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.ingress.batches.reading import Lines, read_lines
@@ -23,6 +23,7 @@ class InPieces(io.BytesIO):
 CONTENT = st.lists(st.sampled_from([b"", b" ", b"a", b"bcd", b"\r", b"efghij"]))
 
 
+@example([b"efghij"], 4, 5, True)
 @given(CONTENT, st.integers(1, 7), st.integers(1, 6), st.booleans())
 def test_lines_are_those_of_the_file_however_it_is_read(
     texts: list[bytes],
