@@ -23,7 +23,7 @@ class InPieces(io.BytesIO):
 CONTENT = st.lists(st.sampled_from([b"", b" ", b"a", b"bcd", b"\r", b"efghij"]))
 
 
-@example([b"efghij"], 4, 5, True)
+@example(texts=[b"efghij"], piece=4, most=5, is_ended=True)
 @given(CONTENT, st.integers(1, 7), st.integers(1, 6), st.booleans())
 def test_lines_are_those_of_the_file_however_it_is_read(
     texts: list[bytes],
