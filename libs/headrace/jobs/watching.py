@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from headrace.broker import KafkaConnection, KafkaReader, TopicPartition
+from headrace.broker import KafkaConnection, KafkaReader, Record, TopicPartition
 from headrace.errors import RequestError
 from headrace.jobs.table import JobTable, JobWriter, read_jobs
 from headrace.wire import Topics
@@ -45,6 +45,9 @@ class JobWatch:
         self.before = self._table.of(spec.tenant, spec.job).progress
         """What the last publisher told."""
 
+        self._is_claimed = False
+        """Whether our claim was read back."""
+
     def claim(self) -> JobProgress:
         before = self.before
         self.progress = JobProgress(
@@ -70,15 +73,23 @@ class JobWatch:
     def is_cancelled(self) -> bool:
         """Raises :class:`JobTaken` when another publisher has claimed the job."""
         while records := self._reader.read(READ_AT_ONCE, 0):
-            self._table.apply(records)
-        job = self._table.of(self._spec.tenant, self._spec.job)
-        told = job.progress
-        mine = self.progress
-        if told is not None and told.publisher not in self._known(mine):
+            for record in records:
+                self._take_in(record)
+        return self._table.of(self._spec.tenant, self._spec.job).cancelled
+
+    def _take_in(self, record: Record) -> None:
+        """What another wrote before our claim says nothing; what it wrote since does,
+        though a word of our own may follow."""
+        self._table.apply([record])
+        told = self._table.of(self._spec.tenant, self._spec.job).progress
+        if told is None:
+            return
+        if told.publisher == self.progress.publisher:
+            self._is_claimed = True
+        elif self._is_claimed and told.publisher not in self._known(self.progress):
             raise JobTaken(
                 f"job {told.job} goes on in process {told.pid} of {told.host}"
             )
-        return job.cancelled
 
     def _known(self, mine: JobProgress) -> set[str]:
         """Those whose records may be read here without meaning that it was taken."""
