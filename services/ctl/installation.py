@@ -168,7 +168,7 @@ class Installation:
         self._bootstrap_servers = bootstrap_servers
         self._console = console
         self._session_ms = _SESSION_ELSEWHERE_MS if kafka is None else _SESSION_MS
-        self._spares = Spares(self._start_spare)
+        self._spares = Spares(self._start_spare, console.say)
 
     @property
     def children(self) -> list[Child]:
