@@ -46,6 +46,10 @@ from services.ingress.shelf import SLACK_US, When
 __all__ = ["Later"]
 
 RETRY_AFTER_S = 1
+CANCELLED_WITHIN_S = 1.0
+"""Longest that the cancel of a request with a key waits for its end. One that runs may
+take longer, and its answer stays the key's."""
+
 _wanted = msgspec.json.Decoder(tuple[tuple[str, bool], ...])
 
 
@@ -116,6 +120,9 @@ class Later:
             record = await self._find(asked, 0)
             if record is None:
                 await self._keeper.cancel(locator, asked.tenant)
+                if is_keyed(locator.id):
+                    # Whoever asks under the key from here on is not to join what ends.
+                    await self._find(asked, CANCELLED_WITHIN_S)
                 return Response(status_code=HTTPStatus.NO_CONTENT)
             reply = decode_plain_reply(record)
         except BusError as error:

@@ -9,7 +9,7 @@ from headrace.delivery.decisions import (
     WriteBatch,
     WriteReplies,
 )
-from headrace.delivery.events import KeysRead
+from headrace.delivery.events import CancelRead, KeysRead
 from headrace.domain import (
     HeldBatch,
     MemberStatus,
@@ -113,6 +113,30 @@ def test_an_error_that_invites_a_retry_is_not_remembered() -> None:
     for slot in (0, 1):
         desk.report(slot)
     assert len(ask(desk, keyed(1))) == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_cancel_ends_a_try_and_not_its_key(times: int) -> None:
+    """Also one that came twice, the second time behind the try's end."""
+    desk = a_desk()
+    desk.silent |= {0, 1}
+    desk.let_pass(2 * SECOND)
+    assert ask(desk, keyed(0)) == []
+    for offset in range(1, 1 + times):
+        desk.tell(CancelRead(a_source(offset), keyed(0).key))
+        desk.tick()
+        for replies in desk.all(WriteReplies)[offset - 1 :]:
+            assert replies.terminals[0].reason is Reason.CANCELLED
+            desk.ended(replies.write)
+    assert unsettled(desk) == 0
+
+    desk.silent.clear()
+    desk.let_pass(2 * SECOND)
+    for slot in (0, 1):
+        desk.report(slot)
+    (batch,) = ask(desk, keyed(3))
+    desk.done(batch)
+    assert ask(desk, keyed(4)) == []
 
 
 def test_nothing_with_a_key_runs_before_the_answers_are_read() -> None:

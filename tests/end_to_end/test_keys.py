@@ -129,6 +129,20 @@ def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
     assert ask(platform.url, key, "paced").status_code == 200
 
 
+def test_a_cancelled_request_does_not_keep_its_key(platform: Platform) -> None:
+    key = uuid4().hex
+    ahead = [ask(platform.url, uuid4().hex, "lone", **AHEAD) for _ in range(6)]
+    accepted = ask(platform.url, key, "lone", Prefer="respond-async")
+    first, second = platform.document.http
+    for each in (accepted, *ahead):
+        url = f"{second}{each.headers['location']}"
+        assert platform.client.delete(url).status_code in {204, 409}
+
+    answer = ask(first, key, "lone", **PATIENT)
+    assert answer.status_code == 200
+    assert ask(second, key, "lone", **PATIENT).content == answer.content
+
+
 def test_a_killed_ingress_takes_no_answer_with_it(platform: Platform) -> None:
     """Its client sees the connection end, and gets the answer from another."""
     key = uuid4().hex

@@ -3,6 +3,9 @@
 A cancel lies in its request's partition, behind it, so that its record ends the request
 wherever that stands. One that names a request not read so far may have come another
 way, and is remembered for a while. It is itself settled by being read.
+
+One that names an idempotency key always lies behind its request, whose place its sender
+had to know: what is read after it is another try with the key.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Cancels:
 
     def overtook(self, entry: Entry, now_us: int) -> bool:
         """Whether the request just read had been cancelled; then it has ended."""
-        if not self._until_us:
+        if not self._until_us or entry.keyed is not None:
             return False
         until_us = self._until_us.get(entry.request.key)
         if until_us is None or until_us <= now_us:

@@ -165,11 +165,11 @@ class Work:
         if entry is None:
             return
         entry.is_overdue = event.overdue
-        if self.cancels.overtook(entry, now_us):
-            return
         reply_to = event.request.reply_to
         if reply_to is not None and reply_to.partition is None:
             self.keys.mark(entry)
+        if self.cancels.overtook(entry, now_us):
+            return
         batch = self.ledger.landed(event.request.source)
         if batch is None or not self._slots.adopt(entry, batch, now_us):
             if entry.keyed is not None and self.keys.holds(entry, now_us):

@@ -81,5 +81,8 @@ _WORTH_A_RETRY = frozenset({429, 503, 504})
 
 def is_final(reason: Reason | None) -> bool:
     """Whether asking the same again is no use: a success (None), or an error that is
-    the request's own. Any other ends those who wait, and no more."""
-    return reason is None or HTTP_STATUS[reason] not in _WORTH_A_RETRY
+    the request's own. Any other ends those who wait, and no more; so does a cancel,
+    after which nobody has asked."""
+    if reason is None:
+        return True
+    return reason is not Reason.CANCELLED and HTTP_STATUS[reason] not in _WORTH_A_RETRY

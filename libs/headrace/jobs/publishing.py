@@ -28,7 +28,8 @@ AHEAD_BYTES_MAX: Final = 48 * 1024 * 1024
 
 FETCHED_AT_ONCE: Final = 500
 _ENDS: Final = frozenset(
-    {each for each in Reason if is_final(each)} | {Reason.ATTEMPTS_EXHAUSTED}
+    {each for each in Reason if is_final(each)}
+    | {Reason.ATTEMPTS_EXHAUSTED, Reason.CANCELLED}
 )
 """Errors in place of results, which other priorities than bulk have. After any other,
 such as one that was shed, the rows are sent again in the end."""
