@@ -30,6 +30,7 @@ from services.ingress.head import Target, read_head, read_target, read_x_request
 from services.ingress.hot import HotExchange
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
+from services.ingress.rules import broken_rule
 from services.ingress.settings import FRAMING_FACTOR_MAX
 
 __all__ = ["InferenceProtocol"]
@@ -232,6 +233,10 @@ class InferenceProtocol(HttpToolsProtocol):
             self._refuse_head()
             return
         parser = self.parser
+        broken = broken_rule(parser.get_http_version(), self.headers)
+        if broken is not None:
+            self._refuse_connection(broken)
+            return
         previous = self.cycle
         if (
             self.url.startswith(_HOT_PREFIX)

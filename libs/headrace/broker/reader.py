@@ -164,10 +164,12 @@ class KafkaReader:
     def offsets_since(
         self, partitions: Sequence[TopicPartition], since_us: int, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """As :meth:`headrace.broker.Reader.offsets_since`."""
+        """As :meth:`headrace.broker.Reader.offsets_since`; without a leader, as
+        :meth:`log_ranges`."""
+        deadline = time.monotonic() + timeout_s
         # The ends first: what is appended between the two questions is not passed by.
-        ends = self._offsets(partitions, OFFSET_END, timeout_s)
-        found = self._offsets(partitions, max(since_us, 0) // 1000, timeout_s)
+        ends = self._settled(partitions, OFFSET_END, deadline)
+        found = self._settled(partitions, max(since_us, 0) // 1000, deadline)
         return {
             one: offset if offset >= 0 else ends[one] for one, offset in found.items()
         }

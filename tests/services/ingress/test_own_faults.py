@@ -28,7 +28,7 @@ def planted(*_arguments: object, **_named: object) -> Any:
 
 
 def a_request(model: bytes) -> bytes:
-    head = b"POST /v2/models/%b/infer HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
+    head = b"POST /v2/models/%b/infer HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n"
     return head % (model, len(BODY)) + BODY
 
 
@@ -127,7 +127,7 @@ async def test_a_fault_behind_asgi_is_answered_and_the_connection_goes_on(
     monkeypatch.setattr(getattr(world.handler, owner), name, planted)
     async with client_of(world) as client:
         # What is pipelined behind an ASGI call goes the same way.
-        page = b"GET /v2 HTTP/1.1\r\n\r\n"
+        page = b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n"
         answers = await client.ask(page, a_request(BROKEN), page, a_request(BROKEN))
         assert [status for status, _, _ in answers] == [200, 500, 200, 500]
         check_told(answers[1], log)
@@ -139,7 +139,7 @@ async def test_a_fault_in_a_page_is_answered_and_the_connection_goes_on(
 ) -> None:
     world = World()
     async with client_of(world) as client:
-        page = b"GET /livez HTTP/1.1\r\n\r\n"
+        page = b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\n"
         for answer in await client.ask(page, page):
             check_told(answer, log)
 

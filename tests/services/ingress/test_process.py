@@ -160,7 +160,7 @@ def large_request() -> bytes:
     asked = {"inputs": [one], "parameters": {"binary_data_output": True}}
     text = json.dumps(asked).encode()
     head = (
-        "POST /v2/models/ident_fp32/infer HTTP/1.1\r\n"
+        "POST /v2/models/ident_fp32/infer HTTP/1.1\r\nhost: h\r\n"
         f"inference-header-content-length: {len(text)}\r\n"
         f"content-length: {len(text) + size}\r\n\r\n"
     )

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.kafka
         GOOD[:30],
         GOOD[:-5],
         GOOD[:-5].replace(b"HTTP/1.1", b"HTTP/1.0"),
-        b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{" % PATH.encode(),
+        b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{"
+        % PATH.encode(),
     ],
 )
 def test_a_client_that_ends_in_the_middle_is_told_and_leaves_nothing_behind(
@@ -55,7 +56,7 @@ def test_a_client_that_ends_in_the_middle_is_told_and_leaves_nothing_behind(
         [GOOD],
         [GOOD, GOOD, GOOD],
         [GOOD.replace(b"HTTP/1.1", b"HTTP/1.0")],
-        [b"GET /v2/health/live HTTP/1.1\r\n\r\n"],
+        [b"GET /v2/health/live HTTP/1.1\r\nhost: h\r\n\r\n"],
     ],
 )
 def test_a_client_that_has_asked_all_is_answered_before_the_end(

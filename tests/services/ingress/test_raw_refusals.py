@@ -19,7 +19,7 @@ from tests.services.ingress.test_raw_sockets import (
 
 pytestmark = pytest.mark.kafka
 
-CHUNKED = b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNKED = b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
 UPGRADE = ("connection: upgrade", "upgrade: h2c")
 
 
@@ -57,6 +57,12 @@ def a_get(path: str, *fields: str, method: str = "GET") -> bytes:
         (b"rubbish\r\n\r\n", 400, "invalid"),
         (b"\x16\x03\x01\x02\x00\x01", 400, "invalid"),
         (a_get("/v2").replace(b"1.1", b"3.7"), 400, "invalid"),
+        (GOOD.replace(b"HTTP/1.1", b"HTTP/2.0"), 505, "invalid"),
+        (a_get("/v2").replace(b"1.1", b"0.9"), 505, "invalid"),
+        (GOOD.replace(b"host: h\r\n", b""), 400, "invalid"),
+        (a_get("/v2").replace(b"host: h\r\n", b""), 400, "invalid"),
+        (a_get("/v2", "host: g"), 400, "invalid"),
+        (a_request(a_json(), "expect: foo"), 417, "invalid"),
         (CHUNKED % PATH.encode() + b"zz\r\n", 400, "invalid"),
         (CHUNKED % b"/v2/repository/index" + b"zz\r\n", 400, "invalid"),
         (a_get("/v2", "x-a: " + "a" * 40_000), 431, "too_large"),

@@ -208,7 +208,7 @@ def test_a_short_body_ends_at_the_body_deadline(
 def test_a_transfer_encoding_beside_chunked_is_not_implemented(
     ingress: IngressProcess,
 ) -> None:
-    fields = b"POST %b HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n"
+    fields = b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: gzip, chunked\r\n\r\n"
     with connected(ingress) as client:
         client.send(fields % PATH.encode() + b"5\r\nabcde\r\n0\r\n\r\n")
         answer = client.read()
@@ -250,7 +250,7 @@ def test_a_chunked_body(ingress: IngressProcess) -> None:
 def test_framing_without_a_body_has_an_end(ingress: IngressProcess) -> None:
     with connected(ingress) as client:
         client.send(
-            b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
+            b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
             % PATH.encode()
         )
         trailers = (b"x-a: " + b"a" * 2**16 + b"\r\n") * 1000
@@ -299,7 +299,9 @@ def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> No
         body = json.dumps({"id": str(number), "inputs": [one]}).encode()
         requests.append(a_request(body))
     with connected(ingress) as client:
-        client.send(b"".join(requests) + b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+        client.send(
+            b"".join(requests) + b"GET /v2/health/live HTTP/1.1\r\nhost: h\r\n\r\n"
+        )
         answers = [json.loads(client.read().body) for _ in range(6)]
         assert [answer["id"] for answer in answers] == list("012345")
         assert json.loads(client.read().body) == {"live": True}
@@ -313,8 +315,8 @@ def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> No
         head(-5),
         head(5, "content-length: 6"),
         head(5, "transfer-encoding: chunked"),
-        b"GET /v2\xff HTTP/1.1\r\n\r\n",
-        b"CONNECT h:1 HTTP/1.1\r\n\r\n",
+        b"GET /v2\xff HTTP/1.1\r\nhost: h\r\n\r\n",
+        b"CONNECT h:1 HTTP/1.1\r\nhost: h\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_told_in_json_and_closed(
@@ -330,7 +332,7 @@ def test_what_is_no_request_is_told_in_json_and_closed(
 def test_a_broken_chunk_is_refused_and_closed(ingress: IngressProcess) -> None:
     with connected(ingress) as client:
         client.send(
-            b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+            b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
             % PATH.encode()
         )
         assert client.read().status == 400
@@ -342,7 +344,7 @@ def test_a_head_above_the_limit_is_refused(
     ingress: IngressProcess, *, ended: bool
 ) -> None:
     with connected(ingress) as client:
-        client.send(b"GET /v2 HTTP/1.1\r\n" + b"x-a: " + b"a" * 40_000)
+        client.send(b"GET /v2 HTTP/1.1\r\nhost: h\r\n" + b"x-a: " + b"a" * 40_000)
         if ended:
             client.send(b"\r\n\r\n")
         answer = client.read()
