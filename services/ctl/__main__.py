@@ -43,7 +43,7 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> int:
     # Here, so that Ctrl-C during the quarter of a second that it takes ends quietly.
-    from cyclopts import CycloptsError  # noqa: PLC0415
+    from cyclopts import CycloptsError, UnusedCliTokensError  # noqa: PLC0415
 
     try:
         status = _app()(
@@ -52,6 +52,16 @@ def _run(arguments: list[str]) -> int:
             print_error=False,
             result_action="return_value",
         )
+    except UnusedCliTokensError as error:
+        # The command's name, and what it takes no more of.
+        command = " ".join(error.command_chain or ())
+        extra = " ".join(error.unused_tokens or ())
+        print(
+            f"headrace: `{command}` takes no further argument: {extra}. See "
+            f"`headrace {command} --help`.",
+            file=sys.stderr,
+        )
+        return _USAGE
     except (CycloptsError, UsageError) as error:
         print(f"headrace: {error}", file=sys.stderr)
         return _USAGE

@@ -12,7 +12,7 @@ from headrace.wire import TopicKind, Topics
 from services.ctl.errors import UsageError
 from services.ctl.where import kafka, topic_pool, topic_prefix
 
-__all__ = ["Cluster", "check_names", "reached"]
+__all__ = ["Cluster", "check_names", "check_partition", "reached"]
 
 _LOOK_UP_S = 10.0
 
@@ -34,8 +34,8 @@ def reached(
     models: Collection[str] = (),
 ) -> Cluster:
     """Raises as :func:`services.ctl.where.kafka` and :func:`check_names`."""
-    connection = kafka(bootstrap, data, client_id)
     topics = Topics(prefix or topic_prefix(), pool or topic_pool())
+    connection = kafka(bootstrap, data, client_id)
     there = KafkaAdmin(connection).topics(_LOOK_UP_S)
     where = connection.bootstrap_servers
     check_names(topics, there, where, pool=pool, models=models)
@@ -78,6 +78,15 @@ def check_names(
                 f"There is no model {model!r} at {where}: "
                 f"{_instead('model', 'models', known)}."
             )
+
+
+def check_partition(topic: str, number: int, count: int) -> None:
+    """Raises UsageError where a topic of ``count`` partitions has no such one."""
+    if count == 0:
+        raise UsageError(f"There is no topic {topic}.")
+    if number >= count:
+        has = "the partition 0" if count == 1 else f"the partitions 0 to {count - 1}"
+        raise UsageError(f"{topic} has no partition {number}: it has {has}.")
 
 
 def _last_words(topics: Topics, there: Collection[str], kind: TopicKind) -> set[str]:

@@ -29,7 +29,7 @@ from services.ctl.letters import (
     read_letters,
     shown_place,
 )
-from services.ctl.options import Amount
+from services.ctl.options import Amount, checked_id
 from services.ctl.payload import Payload, payload_of
 from services.ctl.wording import counted
 
@@ -162,6 +162,7 @@ def show(
     output
         table, or json.
     """
+    checked_id(name)
     letters = read_letters(*reached(bootstrap, data, models=models), models, 0)
     found = [
         LetterDetails(
@@ -216,6 +217,8 @@ def redrive(
     """
     if not wanted:
         raise UsageError("name at least one request: `headrace deadletters list`.")
+    for name in wanted:
+        checked_id(name)
     connection, topics = reached(bootstrap, data, models=models)
     letters = list(read_letters(connection, topics, models, 0))
     rows, picked = _picked(letters, wanted)

@@ -21,6 +21,7 @@ from headrace.broker import KafkaConnection, reach
 from headrace.embedded import KAFKA_VERSION, cache_folder, find_java, missing_jars
 from headrace.errors import SetupError
 from headrace.runtime import CUDA_NEEDS, DeviceSettings, Provider, open_device
+from services.ctl.errors import UsageError
 from services.ctl.ports import ReservedPort
 from services.ctl.running import DATA_FOLDER, all_running
 from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere
@@ -109,19 +110,25 @@ def _jars() -> Finding:
 
 
 def _ports() -> Finding:
-    running = all_running()
-    if running:
-        what = "; ".join(
-            f"Headrace runs from {each.data}: {' '.join(each.document.http)}"
-            for each in running
-        )
-        return Finding("ports", State.OK, what)
+    """Those that `up` takes when it is told no other."""
+    remedies = {}
     for number, option in ((8000, "--http-port"), (9092, "--kafka-port")):
         try:
             ReservedPort(number, option=option).release()
         except SetupError as error:
-            return Finding("ports", State.NOTE, f"{number} is taken", str(error))
-    return Finding("ports", State.OK, "8000 and 9092 are free")
+            remedies[number] = str(error)
+    ours = "; ".join(
+        f"Headrace runs from {each.data}: {' '.join(each.document.http)}"
+        for each in all_running()
+    )
+    states = [
+        f"{number} is {'taken' if number in remedies else 'free'}"
+        for number in (8000, 9092)
+    ]
+    found = "; ".join(filter(None, (", ".join(states), ours)))
+    if not remedies or ours:
+        return Finding("ports", State.OK, found)
+    return Finding("ports", State.NOTE, found, " ".join(remedies.values()))
 
 
 def _open_files() -> Finding:
@@ -159,7 +166,10 @@ def _device() -> Finding:
 
 
 def _cluster() -> Finding:
-    elsewhere = kafka_elsewhere()
+    try:
+        elsewhere = kafka_elsewhere()
+    except UsageError as error:
+        return Finding("kafka", State.MISSING, "no address", str(error))
     if not elsewhere:
         return Finding("kafka", State.OK, "`headrace up` starts one")
     try:

@@ -25,6 +25,7 @@ from services.ctl.following import (
     request_trail,
 )
 from services.ctl.instants import instant_us, shown
+from services.ctl.options import checked_id
 from services.ctl.request_trail import RequestTrail
 from services.ctl.wording import counted
 
@@ -65,6 +66,7 @@ def explain(
     output
         table, or json.
     """
+    checked_id(name)
     now_us = time.time_ns() // 1000
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     found = explained(*reached(bootstrap, data), name, from_us, now_us)

@@ -8,6 +8,7 @@ from typing import Protocol
 from headrace.broker import (
     History,
     InOrder,
+    KafkaAdmin,
     KafkaConnection,
     records_at,
     records_since,
@@ -16,6 +17,7 @@ from headrace.domain import Source
 from headrace.errors import UndecodableRecord
 from headrace.wire import Record, TopicKind, Topics
 from headrace.wire import headers as names
+from services.ctl.cluster import check_partition
 from services.ctl.errors import UsageError
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
 
@@ -40,6 +42,7 @@ _LINGER_US = 3_000_000
 """Read on for so long after an end: another may follow it."""
 
 _AHEAD_MAX = 500
+_LOOK_UP_S = 10.0
 
 
 class Followed(Protocol):
@@ -122,6 +125,8 @@ def _request(
         place = (placed[1], int(placed[2]), int(placed[3]))
         if topics.kind_of(place[0]) is not TopicKind.REQUESTS:
             raise UsageError(f"{place[0]} is no topic of requests.")
+        count = KafkaAdmin(connection).partitions(place[0], _LOOK_UP_S)
+        check_partition(place[0], place[1], count)
         record = records_at(connection, [place]).get(place)
         if record is None:
             return None

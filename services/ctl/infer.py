@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace.domain import Datatype
+from headrace.domain import Datatype, Reason
 from headrace.errors import SetupError
 from services.ctl.errors import UsageError
 from services.ctl.where import ingress_url
@@ -33,6 +33,10 @@ class _Spec(msgspec.Struct):
     name: str
     datatype: str
     shape: list[int]
+
+
+class _Indexed(msgspec.Struct):
+    name: str
 
 
 class _Metadata(msgspec.Struct):
@@ -100,7 +104,7 @@ def infer(
             answer = client.post(f"{path}/infer", content=json.dumps(body))
             took_ms = 1000 * (time.monotonic() - began)
             if not answer.is_success:
-                raise SetupError(f"{answer.status_code}: {_error(answer)}")
+                raise _refused(client, answer)
             outputs = msgspec.json.decode(answer.content, type=_Answer)
         except httpx.TransportError as error:
             raise SetupError(f"{address} does not answer: {error}.") from error
@@ -183,7 +187,7 @@ def _from_values(
 def _signature(client: httpx.Client, path: str) -> dict[str, _Spec]:
     answer = client.get(path)
     if not answer.is_success:
-        raise SetupError(f"{answer.status_code}: {_error(answer)}")
+        raise _refused(client, answer)
     metadata = msgspec.json.decode(answer.content, type=_Metadata)
     return {spec.name: spec for spec in metadata.inputs}
 
@@ -209,6 +213,17 @@ def _tensor(spec: _Spec, text: str) -> dict[str, Any]:
         "shape": list(values.shape),
         "data": values.ravel().tolist(),
     }
+
+
+def _refused(client: httpx.Client, answer: httpx.Response) -> SetupError:
+    text = f"{answer.status_code}: {_error(answer)}"
+    if answer.headers.get("headrace-reason") == Reason.MODEL_UNKNOWN:
+        index = client.post("/v2/repository/index")
+        if index.is_success:
+            served = msgspec.json.decode(index.content, type=list[_Indexed])
+            names = ", ".join(sorted({each.name for each in served})) or "none"
+            text += f"; the models there are: {names}"
+    return SetupError(text)
 
 
 def _error(answer: httpx.Response) -> str:

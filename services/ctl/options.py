@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from headrace.broker import checked_servers
 from services.ctl.errors import UsageError
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "Amount",
     "Port",
     "Processes",
+    "checked_bootstrap",
+    "checked_id",
     "checked_url",
     "usable",
     "writable_folder",
@@ -31,6 +34,21 @@ Amount = Annotated[int, Parameter(validator=Number(gte=1))]
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=PORT_MAX))]
 Processes = Annotated[int, Parameter(validator=Number(gte=1, lte=_PROCESSES_MAX))]
 """Of one service on this machine."""
+
+
+def checked_id(name: str) -> str:
+    """Raises UsageError for one that is empty."""
+    if not name.strip():
+        raise UsageError("an id is needed, and this one is empty.")
+    return name
+
+
+def checked_bootstrap(text: str, *, source: str) -> str:
+    """Addresses of a Kafka. Raises UsageError, naming ``source``."""
+    try:
+        return checked_servers(text)
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}.") from error
 
 
 def checked_url(text: str, *, source: str) -> str:

@@ -77,7 +77,7 @@ class Manner:
     """The version that runs them, or MODEL/VERSION of another model with the same
     inputs [default: the version that new requests get]."""
 
-    rate: str = "max"
+    rate: Annotated[str, Parameter(allow_leading_hyphen=True)] = "max"
     """original (as far apart as they were), 2x (twice as fast), or max (as fast as
     they are run)."""
 

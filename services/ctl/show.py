@@ -17,6 +17,7 @@ from rich.text import Text
 from services.ctl.cluster import reached
 from services.ctl.following import request_trail
 from services.ctl.instants import instant_us, shown
+from services.ctl.options import checked_id
 from services.ctl.payload import TensorSummary
 from services.ctl.request_trail import RequestTrail, Stage
 
@@ -54,6 +55,7 @@ def show(
     as_json
         Print one JSON document.
     """
+    checked_id(request)
     now_us = time.time_ns() // 1000
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     trail = request_trail(*reached(bootstrap, data), request, from_us, now_us)

@@ -26,8 +26,8 @@ long again before one takes the place of a spare that has ended, and twice as lo
 further time in a row."""
 
 IN_VAIN_MAX = 5
-"""So many spares in a row that end unused are the last ones, until the process itself is
-started again."""
+"""So many spares in a row that end unused are the last ones, until the process itself
+is started again."""
 
 STABLE_S = 5.0
 """A spare that lived so long has not ended in vain."""

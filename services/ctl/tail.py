@@ -22,7 +22,7 @@ from services.ctl.cluster import reached
 from services.ctl.entries import FACTS, Entries, Entry
 from services.ctl.following import asked_first
 from services.ctl.instants import instant_us, shown
-from services.ctl.options import Amount
+from services.ctl.options import Amount, checked_id
 
 __all__ = ["tail", "wanted_entries"]
 
@@ -59,7 +59,8 @@ def tail(  # noqa: PLR0913 - its options
 ) -> int:
     """Print records as they are appended, decoded, one line each, until Ctrl-C.
 
-    Answers show how long after their request they came, when that was read too.
+    Answers show how long after their request they came, when that was read too. Exit
+    status 1: nothing of the request named with --id was there (--no-follow).
 
     Parameters
     ----------
@@ -86,6 +87,8 @@ def tail(  # noqa: PLR0913 - its options
     as_json
         Print a JSON document per line.
     """
+    if name is not None:
+        checked_id(name)
     since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
     conditions = choice.conditions(FACTS)
     if model is not None:
@@ -98,9 +101,19 @@ def tail(  # noqa: PLR0913 - its options
     records = follow(connection, is_wanted, since_us, rank, is_endless=endless)
     entries = Entries(topics, with_values=values)
     chosen = (wanted_entries(entries, each, conditions, name) for each in records)
+    is_found = False
     for entry in islice(_unbuffered(chosen), limit):
+        is_found = True
         print(msgspec.json.encode(entry).decode() if as_json else _line(entry))
-    return 0
+    if is_found:
+        return 0
+    what = "no such record" if name is None else f"nothing of {name}"
+    # On stderr: whoever reads lines finds none.
+    print(
+        f"The log has {what} since {shown(since_us)}: look further back with --from.",
+        file=sys.stderr,
+    )
+    return int(name is not None)
 
 
 def _unbuffered(chunks: Iterable[Iterator[Entry]]) -> Iterator[Entry]:

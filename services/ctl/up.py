@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import shutil
 import signal
@@ -23,6 +24,7 @@ from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import BusError, SetupError
 from headrace.wire import Topics
+from services.ctl.checking import check_settings
 from services.ctl.console import Console
 from services.ctl.errors import UsageError
 from services.ctl.installation import (
@@ -103,6 +105,7 @@ def up(options: Options = Options()) -> int:
     """
     counts = Counts(options.ingress, options.formers, options.workers, options.lanes)
     _check_together(options)
+    check_settings(os.environ)
     _allow_many_connections()
     with ExitStack() as stack:
         return _run(options, counts, stack)

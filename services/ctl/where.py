@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from headrace.broker import KafkaConnection, reach
 from headrace.errors import SetupError
+from headrace.lifecycle import BusSettings, read_settings
 from headrace.payloads import PayloadStore
-from services.ctl.options import checked_url
+from services.ctl.options import checked_bootstrap, checked_url
 from services.ctl.running import DATA_FOLDER, Document, all_running, find_running
 
 __all__ = [
@@ -43,7 +46,10 @@ def kafka(
 ) -> KafkaConnection:
     """As :func:`ingress_url`, for Kafka and KAFKA_BOOTSTRAP_SERVERS; a broker has
     answered there. Raises SetupError."""
-    servers = named or kafka_elsewhere()
+    if named:
+        servers = checked_bootstrap(named, source="--bootstrap")
+    else:
+        servers = kafka_elsewhere()
     if not servers:
         servers = _running(data, "--bootstrap").bootstrap_servers
     connection = KafkaConnection(servers, client_id)
@@ -52,8 +58,11 @@ def kafka(
 
 
 def kafka_elsewhere() -> str:
-    """Address of the cluster to use in place of an embedded one, or nothing."""
-    return os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip()
+    """Address of the cluster to use in place of an embedded one, or nothing. Raises
+    UsageError for what is no address."""
+    name = "KAFKA_BOOTSTRAP_SERVERS"
+    servers = os.environ.get(name, "").strip()
+    return checked_bootstrap(servers, source=name) if servers else ""
 
 
 def _running(data: Path | None, option: str) -> Document:
@@ -69,17 +78,26 @@ def _running(data: Path | None, option: str) -> Document:
 
 
 def topic_prefix() -> str:
-    """How the topics' names begin, from the variable that the services read."""
-    return os.environ.get("HEADRACE_BUS__PREFIX", "headrace")
+    """How the topics' names begin, from the variable that the services read. Raises
+    SetupError, also for a name that is near it and no setting."""
+    return _bus().prefix
 
 
 def payload_store() -> PayloadStore | None:
     """The store of what is too large for a record, likewise; None: there is none.
     Raises SetupError."""
-    url = os.environ.get("HEADRACE_BUS__PAYLOAD_STORE")
+    url = _bus().payload_store
     return PayloadStore(url) if url else None
 
 
 def topic_pool() -> str:
     """The pool of workers, likewise."""
-    return os.environ.get("HEADRACE_BUS__POOL", "default")
+    return _bus().pool
+
+
+class _Settings(BaseModel, frozen=True, extra="forbid"):
+    bus: BusSettings = BusSettings()
+
+
+def _bus() -> BusSettings:
+    return read_settings(_Settings, os.environ).bus

@@ -124,6 +124,33 @@ def test_a_request_is_shown_whole_and_its_records_as_lines(platform: Platform) -
     assert (entries[2]["status"], entries[2]["id"]) == ("ok", request_id)
 
 
+def test_a_name_that_is_not_there_is_told_from_those_that_are(
+    platform: Platform,
+) -> None:
+    servers = platform.document.bootstrap_servers
+
+    def said(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "services.ctl", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    at = ("--bootstrap", servers)
+    place = "headrace.requests.rowmean/99/0"
+    status, text = said("show", place, *at)
+    assert (status, "rowmean has no partition 99: it has the part" in text) == (2, True)
+    status, text = said("infer", "nosuch", "-i", "x=1", "--url", platform.url)
+    assert (status, "; the models there are: " in text, "rowmean" in text) == (
+        (1, True, True)
+    )
+    status, text = said("tail", "--id", "nosuch", "--no-follow", *at)
+    assert (status, text.startswith("The log has nothing of nosuch since")) == (1, True)
+
+
 def test_a_dead_letter_is_put_back_once_its_cause_is_gone(platform: Platform) -> None:
     bus = BusSettings(bootstrap_servers=platform.document.bootstrap_servers)
     job, identity = uuid4().hex[:8], uuid4().hex

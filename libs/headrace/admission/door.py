@@ -262,7 +262,8 @@ class Door:
 
 
 def _too_short(one_us: int, limit_us: int, lag_us: int) -> Denied:
-    text = f"a run alone takes {_ms(one_us)} ms, more than {_limit(limit_us, lag_us)}"
+    ran = f"a run alone takes up to {_ms(one_us)} ms, as those of late tell"
+    text = f"{ran}, more than {_limit(limit_us, lag_us)}"
     late_us = one_us + lag_us - limit_us
     return Denied(Reason.DEADLINE_UNATTAINABLE, text, late_us)
 

@@ -8,7 +8,7 @@ from headrace.broker.commit_log import (
     commits_partition,
     decode_commit,
 )
-from headrace.broker.connection import KafkaConnection
+from headrace.broker.connection import KafkaConnection, checked_servers
 from headrace.broker.depth import Depth, group_depth
 from headrace.broker.following import InOrder, follow
 from headrace.broker.history import Extent, History, records_at, records_since
@@ -77,6 +77,7 @@ __all__ = [
     "Span",
     "TableReader",
     "TopicPartition",
+    "checked_servers",
     "commits_partition",
     "decode_commit",
     "follow",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -14,6 +15,7 @@ __all__ = [
     "LIBRARY_LOG",
     "KafkaConnection",
     "bus_error",
+    "checked_servers",
     "error_of",
     "ignore_brokers_away",
 ]
@@ -55,6 +57,11 @@ class _Sparse(logging.Filter):
         return True
 
 
+_SERVER: Final = re.compile(
+    r"(?:[A-Za-z_]+://)?(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,6}))?"
+)
+_PORT_MAX: Final = 65_535
+
 LIBRARY_LOG: Final = logging.getLogger("headrace.broker.librdkafka")
 LIBRARY_LOG.addFilter(_Sparse())
 
@@ -84,6 +91,19 @@ class KafkaConnection(NamedTuple):
             "error_cb": ignore_brokers_away,
             "logger": LIBRARY_LOG,
         }
+
+
+def checked_servers(text: str) -> str:
+    """``text``, brokers with commas between them. Raises ValueError: the client would
+    take a port beyond the last for another one."""
+    servers = [each.strip() for each in text.split(",")]
+    for server in servers:
+        found = _SERVER.fullmatch(server)
+        if found is None:
+            raise ValueError(f"{server!r} is no broker: write HOST:PORT")
+        if found["port"] and not 1 <= int(found["port"]) <= _PORT_MAX:
+            raise ValueError(f"{server!r}: a port is from 1 to {_PORT_MAX}")
+    return text
 
 
 def ignore_brokers_away(error: KafkaError) -> None:

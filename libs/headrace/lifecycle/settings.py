@@ -11,11 +11,18 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from pydantic import BaseModel, Field, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
-from headrace.broker import KafkaConnection, LeaderSettings
+from headrace.broker import KafkaConnection, LeaderSettings, checked_servers
 from headrace.errors import SetupError
 from headrace.wire.topics import NAME_PATTERN, Topics
 
@@ -54,7 +61,9 @@ Settings = TypeVar("Settings", bound=BaseModel)
 class BusSettings(BaseModel, frozen=True, extra="forbid"):
     """The log, and the numbers on which all processes of an installation agree."""
 
-    bootstrap_servers: str = "127.0.0.1:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(checked_servers)] = (
+        "127.0.0.1:9092"
+    )
     """Brokers to begin with, ``host:port``, separated by commas."""
 
     prefix: str = Field(default="headrace", pattern=r"^[a-z0-9][a-z0-9.-]{0,99}$")

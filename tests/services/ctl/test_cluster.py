@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.wire import Topics
-from services.ctl.cluster import check_names
+from services.ctl.cluster import check_names, check_partition
 from services.ctl.errors import UsageError
 
 NAMES = Topics("mine")
@@ -55,3 +55,21 @@ def test_a_model_without_a_queue_is_told_from_those_with_one() -> None:
     assert str(refused.value) == (
         "There is no model 'nope' at k:1: it has the models digits, words."
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (0, "There is no topic t."),
+        (1, "t has no partition 9: it has the partition 0."),
+        (4, "t has no partition 9: it has the partitions 0 to 3."),
+    ],
+)
+def test_a_partition_that_is_not_there_is_told_from_those_that_are(
+    count: int, sentence: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_partition("t", 9, count)
+
+    assert str(refused.value) == sentence
+    check_partition("t", 9, 10)

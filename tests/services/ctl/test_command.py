@@ -118,6 +118,10 @@ NOWHERE = "http://127.0.0.1:9"
         ("deadletters list --last 0", 'Invalid value "0" for --last. Must be >= 1.'),
         ("deadletters list --reason x", "Invalid value"),
         ("explain", 'Command "explain" parameter NAME requires an argument.'),
+        ("topics extra", "`topics` takes no further argument: extra. See `headrace to"),
+        ("jobs status a b c", "`jobs status` takes no further argument: b c. See"),
+        ("replay --model m --from -1h --rate -1x", "--rate -1x is none: write orig"),
+        ("topics --bootstrap h:99999", "--bootstrap: 'h:99999': a port is from 1 to"),
         ("simulate --workers 0", 'Invalid value "0" for --workers. Must be >= 1.'),
         ("simulate --seed -1", 'Invalid value "-1" for --seed. Must be >= 0.'),
         ("simulate --seconds nan", 'Invalid value "nan" for --seconds. Must be <='),
@@ -151,6 +155,31 @@ def test_wrong_usage_is_one_sentence_and_status_2(
     assert (ended.value.code, said.out) == (2, "")
     assert said.err.startswith(f"headrace: {sentence}")
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", ""],
+        ["show", " "],
+        ["explain", ""],
+        ["deadletters", "show", ""],
+        ["deadletters", "redrive", "x", ""],
+        ["tail", "--id", ""],
+    ],
+)
+def test_an_empty_id_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headrace", *command])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    said = "headrace: an id is needed, and this one is empty.\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, said)
 
 
 def test_a_url_without_a_scheme_is_taken_for_http(tmp_path: Path) -> None:
@@ -257,25 +286,88 @@ def test_ctrl_c_before_a_command_is_there_ends_up_as_it_ends_later(
     assert ("stopped" in capsys.readouterr().err) == (command == "up")
 
 
-@pytest.mark.kafka
-def test_a_service_that_refuses_its_settings_ends_the_start_with_its_words(
-    tmp_path: Path, kafka: str, prefix: str
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        (
+            "HEADRACE_BUS__HISTORY_HOUR",
+            "3",
+            "HEADRACE_BUS__HISTORY_HOUR is not a setting: did you mean HEADRACE_BUS__H",
+        ),
+        (
+            "HEADRACE_LIMITS__DRAIN_MS",
+            "soon",
+            "HEADRACE_LIMITS__DRAIN_MS=soon: Input should be a valid integer",
+        ),
+        (
+            "HEADRACE_SCHEDULING__NOTHING",
+            "1",
+            "HEADRACE_SCHEDULING__NOTHING is not a setting: did you mean HEADRACE_SCH",
+        ),
+        (
+            "HEADRACE_DEVICE__NOTHING",
+            "1",
+            "HEADRACE_DEVICE__NOTHING is not a setting: did you mean HEADRACE_DEVICE__",
+        ),
+    ],
+)
+def test_a_setting_of_a_service_is_refused_before_anything_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    value: str,
+    sentence: str,
 ) -> None:
-    done = headrace(
-        *("up", "--ephemeral", "--http-port", "0"),
-        cwd=tmp_path,
-        environment={
-            "KAFKA_BOOTSTRAP_SERVERS": kafka,
-            "HEADRACE_BUS__PREFIX": prefix.rstrip("."),
-            "HEADRACE_BUS__HISTORY_HOUR": "3",
-        },
-    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["headrace", "up", "--ephemeral"])
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        "cannot run here: HEADRACE_BUS__HISTORY_HOUR is not a setting: did you mean "
-        "HEADRACE_BUS__HISTORY_HOURS?\n"
-    ) in done.stderr
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    assert said.err.startswith(f"headrace: {sentence}")
+    assert len(said.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        (
+            "KAFKA_BOOTSTRAP_SERVERS",
+            "garbage:99999",
+            "KAFKA_BOOTSTRAP_SERVERS: 'garbage:99999': a port is from 1 to 65535.",
+        ),
+        (
+            "KAFKA_BOOTSTRAP_SERVERS",
+            "a:1, b c",
+            "KAFKA_BOOTSTRAP_SERVERS: 'b c' is no broker: write HOST:PORT.",
+        ),
+        ("HEADRACE_BUS__PREFX", "x", "HEADRACE_BUS__PREFX is not a setting: did you"),
+    ],
+)
+def test_a_tool_refuses_a_variable_that_is_wrong(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    value: str,
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["headrace", "topics"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"headrace: {sentence}")
+    assert len(said.splitlines()) == 1
 
 
 def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
