@@ -36,11 +36,10 @@ Processes = Annotated[int, Parameter(validator=Number(gte=1, lte=_PROCESSES_MAX)
 """Of one service on this machine."""
 
 
-def checked_id(name: str) -> str:
+def checked_id(name: str | None) -> None:
     """Raises UsageError for one that is empty."""
-    if not name.strip():
+    if name is not None and not name.strip():
         raise UsageError("an id is needed, and this one is empty.")
-    return name
 
 
 def checked_bootstrap(text: str, *, source: str) -> str:

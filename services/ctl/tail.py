@@ -87,28 +87,28 @@ def tail(  # noqa: PLR0913 - its options
     as_json
         Print a JSON document per line.
     """
-    if name is not None:
-        checked_id(name)
+    checked_id(name)
     since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
     conditions = choice.conditions(FACTS)
     if model is not None:
         conditions.append(Condition("model", "=", model))
     connection, topics = reached(bootstrap, data, models=[model] if model else [])
-    is_wanted = partial(
-        _is_wanted, topics, frozenset(map(TopicKind, kinds or _KINDS)), model
-    )
+    wanted = frozenset(map(TopicKind, kinds or _KINDS))
+    is_wanted = partial(_is_wanted, topics, wanted, model)
     rank = partial(asked_first, topics)
     records = follow(connection, is_wanted, since_us, rank, is_endless=endless)
     entries = Entries(topics, with_values=values)
     chosen = (wanted_entries(entries, each, conditions, name) for each in records)
-    is_found = False
+    count = 0
     for entry in islice(_unbuffered(chosen), limit):
-        is_found = True
+        count += 1
         print(msgspec.json.encode(entry).decode() if as_json else _line(entry))
-    if is_found:
-        return 0
+    return 0 if count else _nothing_since(since_us, name)
+
+
+def _nothing_since(since_us: int, name: str | None) -> int:
+    """Said on stderr: whoever reads lines gets none."""
     what = "no such record" if name is None else f"nothing of {name}"
-    # On stderr: whoever reads lines finds none.
     print(
         f"The log has {what} since {shown(since_us)}: look further back with --from.",
         file=sys.stderr,
