@@ -62,7 +62,7 @@ OF_THE_SIZE = {
 
 
 # Commands about a checkout, where everything is installed; imported when called.
-OF_A_CHECKOUT = ("services.ctl.demo", "services.ctl.doctor")
+OF_A_CHECKOUT = ("services.ctl.checking", "services.ctl.demo", "services.ctl.doctor")
 
 
 def normalized(distribution: str) -> str:
