@@ -30,6 +30,7 @@ def asked(
     address: ReplyAddress | None = ADDRESS,
     made_by_us: bool = True,
     redriven: bool = False,
+    is_address_gone: bool = False,
 ) -> Asked:
     """``deadline_ms`` after it was asked."""
     return Asked(
@@ -42,6 +43,7 @@ def asked(
         deadline_us=None if deadline_ms is None else (at_ms + deadline_ms) * MS,
         made_by_us=made_by_us,
         redriven=redriven,
+        is_address_gone=is_address_gone,
     )
 
 

@@ -131,6 +131,27 @@ def test_a_run_is_evidence_where_nobody_wants_an_answer() -> None:
     assert told.counts.silent == 1
 
 
+def test_what_was_answered_to_a_topic_that_is_gone_is_counted_and_accused_of_nothing() -> (
+    None
+):
+    ran = Ran(Source("completions", 0, 0), 50 * MS, (Source(REQUESTS, 0, 0),))
+    told = report(
+        asked(0, 0, address=JOB, deadline_ms=None, is_address_gone=True),
+        asked(1, 0, address=JOB, deadline_ms=None, is_address_gone=True),
+        asked(2, 0, address=JOB, deadline_ms=1000, is_address_gone=True),
+        asked(3, 0, address=JOB, deadline_ms=None, is_address_gone=True),
+        asked(4, 0, address=JOB, deadline_ms=None),
+        ran,
+        buried(0, 50, Source(REQUESTS, 0, 3)),
+        committed(0, 500, 5),
+    )
+
+    assert [each.id for each in told.findings] == ["r4"]
+    assert told.totals[Kind.COMMITTED_PAST] == 1
+    assert (told.counts.answers_gone, told.counts.pending) == (3, 1)
+    assert told.counts.dead_letters == {"x": 1}
+
+
 def test_a_worker_that_claims_to_have_answered_is_quoted() -> None:
     ran = Ran(Source("h.completions.p", 0, 0), 90 * MS, (Source(REQUESTS, 0, 0),))
 

@@ -44,6 +44,8 @@ def test_a_history_without_faults_is_clean(cluster: Cluster) -> None:
         "item", priority=Priority.BULK, limit_ms=None, reply_to=cluster.job
     )
     cluster.result("item", item)
+    gone = ReplyAddress(cluster.topics.results("replay", "ended"), None)
+    cluster.ask("again", priority=Priority.BULK, limit_ms=None, reply_to=gone)
     cluster.pass_time(60)
     cluster.commit(asked["poison"])
     cluster.commit(item)
@@ -53,7 +55,8 @@ def test_a_history_without_faults_is_clean(cluster: Cluster) -> None:
 
     assert report.is_clean, report
     counts = report.counts
-    assert (counts.requests, counts.successes, counts.stale) == (5, 2, 1)
+    assert (counts.requests, counts.successes, counts.stale) == (6, 2, 1)
+    assert counts.answers_gone == 1
     assert counts.refusals == {"expired": 1}
     assert counts.dead_letters == {"poison": 1}
     assert (counts.commits, counts.unknown, counts.pending) == (2, 0, 0)

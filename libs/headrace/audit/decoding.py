@@ -48,7 +48,8 @@ _DIGEST_BYTES = 12
 
 class EventDecoder:
     """Decodes the records of one installation. ``timeouts_us``: the time limits of
-    models, for requests that name none; ``groups``: the lane groups."""
+    models, for requests that name none; ``groups``: the lane groups; ``there``: the
+    topics that exist."""
 
     def __init__(
         self,
@@ -56,10 +57,12 @@ class EventDecoder:
         *,
         timeouts_us: Mapping[str, int],
         groups: Collection[str],
+        there: Collection[str],
     ) -> None:
         self._topics = topics
         self._timeouts_us = timeouts_us
         self._groups = groups
+        self._there = there
 
     def decode(self, record: Record) -> Event | None:
         """None for a record that an audit has no use for. A request is never
@@ -112,7 +115,14 @@ class EventDecoder:
             deadline_us=deadline_us,
             made_by_us=(headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE),
             redriven=names.REDRIVEN in headers,
+            is_address_gone=address is not None and self._is_gone(address.topic),
         )
+
+    def _is_gone(self, topic: str) -> bool:
+        """Standing topics never are: without them the platform keeps no promise."""
+        topics = self._topics
+        is_passing = topics.is_results_topic(topic) and not topics.is_kept_topic(topic)
+        return is_passing and topic not in self._there
 
     def _address(self, headers: Mapping[str, bytes | None]) -> ReplyAddress | None:
         """None also for an address that its former refused."""

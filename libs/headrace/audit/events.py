@@ -28,7 +28,7 @@ __all__ = [
 class Asked(msgspec.Struct, frozen=True, gc=False):
     """A record of a request topic that has to end. ``deadline_us`` None: it has none.
     ``redriven``: an operator has put it back, so that what its id got before does not
-    count for it."""
+    count for it. ``is_address_gone``: its job's topic of answers was deleted."""
 
     place: Source
     at_us: int
@@ -39,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     deadline_us: int | None
     made_by_us: bool = True
     redriven: bool = False
+    is_address_gone: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):

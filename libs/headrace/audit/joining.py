@@ -353,8 +353,9 @@ class Audit:
             life = self._at.get(source)
             if life is None or life.settled_us is not None:
                 continue
-            if life.asked.address is None:
-                self._counts.silent += 1
+            if life.asked.address is None or life.asked.is_address_gone:
+                self._counts.silent += life.asked.address is None
+                self._counts.answers_gone += life.asked.is_address_gone
                 self._settle(life, ran.at_us)
             else:
                 life.ran_us = ran.at_us
@@ -415,7 +416,9 @@ class Audit:
         """The log holds no evidence of its end."""
         asked = life.asked
         deadline_us = asked.deadline_us
-        if self._is_lost(asked):
+        if asked.is_address_gone:
+            self._counts.answers_gone += 1
+        elif self._is_lost(asked):
             self._counts.unjudged += 1
         elif deadline_us is None or deadline_us + self._limits.grace_us > read_to_us:
             self._counts.pending += 1
@@ -427,8 +430,10 @@ class Audit:
             self._findings.add(Kind.UNANSWERED, life.asked, text)
 
     def _is_lost(self, asked: Asked) -> bool:
-        """Whether its evidence may have been removed by retention."""
+        """Whether its evidence may have been removed, by retention or with its topic."""
         address = asked.address
+        if asked.is_address_gone:
+            return True
         for topic, partition, begins_us, is_address in self._cuts:
             if begins_us > asked.at_us and (
                 not is_address

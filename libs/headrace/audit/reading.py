@@ -101,7 +101,10 @@ def audit_log(
         [] if COMMITS_TOPIC in there else _present_commits(connection, topics, groups)
     )
     decoder = EventDecoder(
-        topics, timeouts_us=_timeouts(connection, topics), groups=groups
+        topics,
+        timeouts_us=_timeouts(connection, topics),
+        groups=groups,
+        there=there,
     )
     judge = Audit(wanted.from_us, wanted.to_us, limits)
     is_wanted = _chosen(topics, wanted.models, there, groups)

@@ -69,6 +69,10 @@ class Counts(msgspec.Struct):
     silent: int = 0
     """Run for somebody who wanted no answer."""
 
+    answers_gone: int = 0
+    """To be answered to a topic that was deleted since, as a replay's is when it ends,
+    and not known to have ended otherwise: no finding is made of them."""
+
     duplicates: int = 0
     """Answers after the first."""
 
