@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import FrameType
 
-import psutil
 from pydantic import BaseModel
 
 from headrace.domain import ServedVersion
-from headrace.jobs import Job, JobSite, run_job
+from headrace.jobs import JobSite, run_job
 from headrace.lifecycle import BusSettings, read_settings
 from headrace.wire.jobs import JobSpec, JobState
 from services.ctl.cluster import Cluster
@@ -23,10 +20,7 @@ from services.ctl.job_view import progress_view, told_end
 from services.ctl.options import writable_folder
 from services.ctl.running import DATA_FOLDER
 
-__all__ = ["bus_settings", "is_alive", "run_here", "site", "start_beside"]
-
-_SILENT_US = 5_000_000
-"""A publisher tells of itself every second."""
+__all__ = ["bus_settings", "run_here", "site", "start_beside"]
 
 
 class _Settings(BaseModel, frozen=True, extra="forbid"):
@@ -36,16 +30,6 @@ class _Settings(BaseModel, frozen=True, extra="forbid"):
 def bus_settings() -> BusSettings:
     """As the services read them. Raises :class:`headrace.errors.SetupError`."""
     return read_settings(_Settings, os.environ).bus
-
-
-def is_alive(job: Job) -> bool:
-    """Whether the job's publisher seems to run."""
-    progress = job.progress
-    if progress is None or progress.state is not JobState.RUNNING:
-        return False
-    if progress.host == socket.gethostname() and not psutil.pid_exists(progress.pid):
-        return False
-    return time.time_ns() // 1000 - job.heard_us < _SILENT_US
 
 
 def site(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> JobSite:

@@ -23,10 +23,16 @@ from rich.table import Table
 from headrace.jobs import Job, errors_url, read_jobs
 from headrace.wire.jobs import JobProgress, JobSpec, JobState
 from services.ctl.cluster import Cluster
+from services.ctl.instants import shown
+from services.ctl.job_life import is_left
 
 __all__ = ["JobRow", "progress_view", "show_jobs", "told_end", "watch_job"]
 
 _LOOK_EVERY_S = 1.0
+_SUBMITTED = "submitted"
+_GOING_ON = frozenset({_SUBMITTED, JobState.RUNNING})
+_NAME_MAX = 40
+"""Columns that a job's name gets before it is folded."""
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -53,7 +59,13 @@ def job_row(job: Job) -> JobRow:
     assert spec is not None
     done = progress.done if progress else 0
     rate = left_s = None
-    if progress is not None and done and job.heard_us > progress.started_us:
+    left = is_left(job)
+    if (
+        progress is not None
+        and not left
+        and done
+        and job.heard_us > progress.started_us
+    ):
         rate = done / ((job.heard_us - progress.started_us) / 1e6)
         if progress.rows is not None and progress.state is JobState.RUNNING:
             left_s = (progress.rows - done) / rate
@@ -62,21 +74,29 @@ def job_row(job: Job) -> JobRow:
         tenant=spec.tenant,
         model=spec.model,
         version=spec.version,
-        state=_state(job),
+        state=JobState.STOPPED if left else _state(job),
         rows=progress.rows if progress else None,
         done=done,
         failed=progress.failed if progress else 0,
         per_second=rate,
         left_s=left_s,
         output=spec.output,
-        text=progress.text if progress else "",
+        text=_left(job, spec) if left else progress.text if progress else "",
+    )
+
+
+def _left(job: Job, spec: JobSpec) -> str:
+    of = "" if spec.tenant == "default" else f" --tenant {spec.tenant}"
+    return (
+        f"no sign of its publisher since {shown(job.heard_us or spec.submitted_us)}; "
+        f"go on with `headrace jobs resume {spec.job}{of}`"
     )
 
 
 def _state(job: Job) -> str:
     if job.progress is not None:
         return job.progress.state
-    return JobState.CANCELLED if job.cancelled else "submitted"
+    return JobState.CANCELLED if job.cancelled else _SUBMITTED
 
 
 def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
@@ -88,15 +108,18 @@ def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
         print("There are no jobs yet.")
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("job", overflow="fold", min_width=10)
-    for heading in ("tenant", "model", "state"):
+    longest = max(len(row.job) for row in rows)
+    table.add_column("job", overflow="fold", min_width=min(longest, _NAME_MAX))
+    tenants = {row.tenant for row in rows}
+    is_told = tenants != {"default"}
+    for heading in ("tenant", "model", "state") if is_told else ("model", "state"):
         table.add_column(heading, overflow="fold")
     for heading in ("done", "of", "failed", "rows/s", "left"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             escape(row.job),
-            escape(row.tenant),
+            *([escape(row.tenant)] if is_told else []),
             f"{escape(row.model)}/{row.version}",
             row.state,
             f"{row.done:,}",
@@ -119,11 +142,11 @@ def watch_job(cluster: Cluster, tenant: str, name: str) -> int:
             job = read_jobs(*cluster).of(tenant, name)
             if job.progress is not None:
                 told(job.progress)
-                if job.progress.state is not JobState.RUNNING:
-                    break
+            if is_left(job) or _state(job) not in _GOING_ON:
+                break
             time.sleep(_LOOK_EVERY_S)
     show_jobs([job], as_json=False)
-    return 0 if job.progress.state is JobState.DONE else 1
+    return 0 if _state(job) == JobState.DONE else 1
 
 
 def told_end(spec: JobSpec, progress: JobProgress) -> str:

@@ -21,22 +21,29 @@ from headrace.jobs import (
     collect,
     errors_url,
     find,
-    input_rows,
     read_jobs,
+    remove_unfinished,
 )
 from headrace.wire import (
     base_topics,
     checked_name,
     results_topic,
 )
-from headrace.wire.jobs import JobCancel, JobSpec, JobState
+from headrace.wire.jobs import JobCancel, JobPart, JobSpec, JobState
 from headrace.wire.topics import KEPT_JOBS
 from services.ctl.cluster import Cluster, reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import until_us
+from services.ctl.job_life import is_alive
+from services.ctl.job_orders import (
+    absolute,
+    check_files,
+    check_unclaimed,
+    rows_max,
+    wrong_usage,
+)
 from services.ctl.job_process import (
     bus_settings,
-    is_alive,
     run_here,
     site,
     start_beside,
@@ -110,6 +117,8 @@ class Asked:
         bulk, which uses what is left, or standard.
     deadline
         Rows that have not run by then fail: 30m, 2h, 3d, or a date and time in UTC.
+    force
+        Replace what stands at the output.
     rows
         Most rows in one record [default: the model's max_batch, or a quarter of it
         where a run takes more than 2 ms].
@@ -122,6 +131,7 @@ class Asked:
     name: str | None = None
     priority: Literal["bulk", "standard"] = "bulk"
     deadline: str | None = None
+    force: Flag = False
     rows: Amount | None = None
 
 
@@ -140,9 +150,10 @@ def submit(
         in the background does.
     """
     cluster = where.reached(model)
-    served = served_version(cluster, model, asked.version)
-    spec = _spec(asked, where.tenant, served)
-    input_rows(spec, served)  # files that cannot fit are refused before anything runs
+    with wrong_usage():
+        served = served_version(cluster, model, asked.version)
+        spec = _spec(asked, where.tenant, served)
+        check_files(spec, served, spec.output, force=asked.force)
     _register(cluster, spec)
     if wait:
         return run_here(cluster, spec, served)
@@ -221,8 +232,12 @@ def cancel(job: str, *, where: Where = Where()) -> int:
         raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
     writer = JobWriter(*cluster)
     writer.write(JobCancel(job, where.tenant))
-    if progress is not None and not is_alive(found):
-        writer.write(msgspec.structs.replace(progress, state=JobState.CANCELLED))
+    if spec.batch is None and not is_alive(found):
+        if progress is not None:
+            writer.write(msgspec.structs.replace(progress, state=JobState.CANCELLED))
+        remove_unfinished(spec.output)
+        print(f"Job {job} is cancelled. Nobody published it; what was sent runs.")
+        return 0
     print(f"Job {job} is being cancelled: see `headrace jobs status {job}`.")
     return 0
 
@@ -247,6 +262,7 @@ def resume(job: str, *, where: Where = Where(), wait: Flag = False) -> int:
     if state is JobState.DONE:
         raise UsageError(f"Job {job} is done: its rows are in {spec.output}.")
     _refuse_batch(spec)
+    check_unclaimed(read_jobs(*cluster), spec)
     if is_alive(found):
         assert found.progress is not None
         raise UsageError(
@@ -261,7 +277,13 @@ def resume(job: str, *, where: Where = Where(), wait: Flag = False) -> int:
 
 
 @app.command
-def result(job: str, *, output: str | None = None, where: Where = Where()) -> int:
+def result(
+    job: str,
+    *,
+    output: str | None = None,
+    where: Where = Where(),
+    force: Flag = False,
+) -> int:
     """Say where a job's rows are, or write them anew out of the log.
 
     Parameters
@@ -272,6 +294,8 @@ def result(job: str, *, output: str | None = None, where: Where = Where()) -> in
         Write what has been answered so far to this file or URL: to look into a job
         that runs or was cancelled, or for another format. Rows without an answer are
         listed in the file of errors.
+    force
+        Replace what stands at --output.
     """
     cluster = where.reached()
     found, spec = _existing(cluster, where.tenant, job)
@@ -285,6 +309,8 @@ def result(job: str, *, output: str | None = None, where: Where = Where()) -> in
     served = served_version(cluster, spec.model, spec.version)
     _refuse_batch(spec)
     url = absolute(output)
+    with wrong_usage():
+        check_files(spec, served, url, force=force)
     rows, lost = collect(site(cluster, spec, served), url)
     print(f"{rows:,} rows in {url}.")
     if lost:
@@ -295,11 +321,6 @@ def result(job: str, *, output: str | None = None, where: Where = Where()) -> in
 def served_version(cluster: Cluster, model: str, version: str) -> ServedVersion:
     """What the workers announce of it. Raises :class:`headrace.errors.RequestError`."""
     return jobs.served_version(*cluster, model, version)
-
-
-def absolute(url: str) -> str:
-    """A path of this machine as one that does not depend on where we are."""
-    return url if "://" in url or "::" in url else str(Path(url).absolute())
 
 
 def _existing(cluster: Cluster, tenant: str, job: str) -> tuple[Job, JobSpec]:
@@ -330,16 +351,15 @@ def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
         raise UsageError(f"--name {job} is the ingresses' own: choose another.")
     now_us = time.time_ns() // 1000
     deadline = asked.deadline
-    rows = asked.rows or _rows(served)
     return JobSpec(
         job=job,
         tenant=tenant,
         model=served.model,
         version=served.version,
-        inputs=tuple(find(asked.input_)),
+        inputs=tuple(find(map(absolute, asked.input_))),
         output=absolute(asked.output),
         submitted_us=now_us,
-        rows_max=min(rows, served.max_batch),
+        rows_max=rows_max(asked.rows, _rows(served), served),
         columns=dict(_named(each) for each in asked.columns),
         priority=Priority[asked.priority.upper()],
         deadline_us=None
@@ -366,11 +386,19 @@ def _register(cluster: Cluster, spec: JobSpec) -> None:
     ]
     wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
     KafkaAdmin(connection).create_topics(wanted, CREATE_S)
-    if read_jobs(connection, topics).of(spec.tenant, spec.job).spec is not None:
+    table = read_jobs(connection, topics)
+    if table.of(spec.tenant, spec.job).spec is not None:
         raise UsageError(
             f"Tenant {spec.tenant} has a job {spec.job} already: choose another --name."
         )
-    JobWriter(connection, topics).write(spec)
+    check_unclaimed(table, spec)
+    writer = JobWriter(connection, topics)
+    writer.write(spec)
+    try:
+        check_unclaimed(read_jobs(connection, topics), spec, earlier=True)
+    except UsageError:
+        writer.clear(spec.tenant, spec.job, JobPart.SPEC)
+        raise
 
 
 def _named(text: str) -> tuple[str, tuple[str, ...]]:

@@ -131,9 +131,7 @@ def test_a_run_is_evidence_where_nobody_wants_an_answer() -> None:
     assert told.counts.silent == 1
 
 
-def test_what_was_answered_to_a_topic_that_is_gone_is_counted_and_accused_of_nothing() -> (
-    None
-):
+def test_answers_to_a_topic_that_is_gone_are_counted_and_no_finding() -> None:
     ran = Ran(Source("completions", 0, 0), 50 * MS, (Source(REQUESTS, 0, 0),))
     told = report(
         asked(0, 0, address=JOB, deadline_ms=None, is_address_gone=True),

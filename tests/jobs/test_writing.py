@@ -126,6 +126,32 @@ def test_csv_has_a_column_for_each_element(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["o.jsonl", "o.csv"])
+def test_what_is_no_number_is_no_null(tmp_path: Path, name: str) -> None:
+    """As the ingresses write it: a null would say that the row failed."""
+    source = tmp_path / "in.parquet"
+    odd = [[np.nan, 1.0], None, [np.inf, -np.inf]]
+    pa.parquet.write_table(pa.table({"a": odd, "b": [1.0, np.nan, None]}), source)
+    served = a_version(("a", FP32, (-1, 2)), outputs=(("y", FP32, (-1, -1)),))
+    output = Output(str(tmp_path / name), served, InputRows([str(source)]))
+    nan = Tensor("y", FP32, (1, 2), np.array([np.nan, 2], "<f4").tobytes())
+    for row, answer in enumerate([(nan,), LOST, (nan,)]):
+        output.add(Part(row, 1, 0, answer))
+    output.put()
+    found = (tmp_path / name).read_text()
+    if name == "o.csv":
+        assert found == (
+            '"a","b","y"\n"[NaN,1.0]",1,"[NaN,2.0]"\n,nan,\n'
+            '"[Infinity,-Infinity]",,"[NaN,2.0]"\n'
+        )
+        return
+    assert found == (
+        '{"a":[NaN,1.0],"b":1.0,"y":[NaN,2.0]}\n'
+        '{"a":null,"b":NaN,"y":null}\n'
+        '{"a":[Infinity,-Infinity],"b":null,"y":[NaN,2.0]}\n'
+    )
+
+
 def test_numpy_has_the_outputs_alone(tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", np.zeros((2, 2), np.float32))
     served = a_version(("x", FP32, (-1, 2)), outputs=(("y", FP32, (-1, 2)),))

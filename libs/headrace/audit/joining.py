@@ -430,7 +430,7 @@ class Audit:
             self._findings.add(Kind.UNANSWERED, life.asked, text)
 
     def _is_lost(self, asked: Asked) -> bool:
-        """Whether its evidence may have been removed, by retention or with its topic."""
+        """Whether its evidence may have been removed: old, or with its topic."""
         address = asked.address
         if asked.is_address_gone:
             return True

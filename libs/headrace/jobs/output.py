@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 
 import msgspec
 import pyarrow as pa
@@ -13,16 +14,41 @@ from headrace.jobs.answers import Part
 from headrace.jobs.chunks import Chunk
 from headrace.jobs.outputs import OutputColumns, RowError
 from headrace.jobs.reading import InputRows
-from headrace.jobs.store import Replacing, remove
+from headrace.jobs.store import Replacing, beside, remove
 from headrace.jobs.work import Answer
 from headrace.jobs.writing import open_writer
 
-__all__ = ["Output", "errors_url"]
+__all__ = ["Output", "check_output", "errors_url", "made_of", "remove_unfinished"]
 
 
 def errors_url(output: str) -> str:
     """The file of JSON Lines beside the output that says which rows failed, and why."""
     return f"{output}.errors.jsonl"
+
+
+def made_of(output: str) -> tuple[str, ...]:
+    """Every file that a job with this output writes, at whatever time."""
+    whole = (output, errors_url(output))
+    return (*whole, *map(beside, whole))
+
+
+def remove_unfinished(output: str) -> None:
+    """What a publisher that was killed has left of its output.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    for url in (output, errors_url(output)):
+        remove(beside(url))
+
+
+def check_output(url: str, served: ServedVersion, rows: InputRows) -> None:
+    """Whether a file of this name can hold the rows and their outputs.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    fields = OutputColumns(served, rows.schema.names).fields
+    schema = pa.schema([*rows.schema, *fields])
+    open_writer(url, BytesIO(), schema, len(fields)).close()
 
 
 class _ErrorLine(msgspec.Struct):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import fsspec
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
 from headrace.errors import RequestError
 from headrace.wire.jobs import InputFile
 
-__all__ = ["Replacing", "find", "reachable", "read", "remove", "suffixes"]
+__all__ = [
+    "Replacing",
+    "beside",
+    "find",
+    "local_path",
+    "reachable",
+    "read",
+    "remove",
+    "suffixes",
+]
 
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 _CHANGED = ("mtime", "LastModified", "last_modified", "ETag", "etag", "updated")
@@ -24,6 +34,21 @@ def suffixes(url: str) -> tuple[str, str]:
     name = PurePosixPath(url.partition("?")[0].lower())
     packed = name.suffix if name.suffix in _PACKED else ""
     return (PurePosixPath(name.stem).suffix if packed else name.suffix), packed
+
+
+def beside(url: str) -> str:
+    """Where a file is written before it takes its place."""
+    return f"{url}.part"
+
+
+def local_path(url: str) -> Path | None:
+    """None: it is not a file of this machine.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    with reachable(url):
+        system, path = url_to_fs(url)
+    return Path(path) if isinstance(system, LocalFileSystem) else None
 
 
 def find(patterns: Iterable[str]) -> list[InputFile]:
@@ -56,15 +81,15 @@ def read(url: str) -> IO[bytes]:
 
 class Replacing:
     """A file that is written beside its place and put there when it is whole, so that
-    whoever looks finds either nothing or all. Raises as :func:`read`."""
+    whoever looks finds either nothing or all; its folder must exist. Raises as
+    :func:`read`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._is_put = False
         with reachable(url):
             self._system, self._path = url_to_fs(url)
-            self._system.makedirs(self._system._parent(self._path), exist_ok=True)  # noqa: SLF001 - fsspec has no public name for it
-            self._beside = f"{self._path}.part"
+            self._beside = beside(self._path)
             self.file: IO[bytes] = self._system.open(self._beside, "wb")
 
     def put(self) -> None:
@@ -79,7 +104,8 @@ class Replacing:
             return
         with reachable(self._url):
             self.file.close()
-            self._system.rm(self._beside)
+            if self._system.exists(self._beside):
+                self._system.rm(self._beside)
 
 
 def remove(url: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import IO, Any, Final, Protocol
 
 import msgspec
@@ -117,7 +119,12 @@ class _JsonLines:
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write(self._encoder.encode_lines(batch.to_pylist()))
+        rows = batch.to_pylist()
+        if all(map(_is_finite, batch.columns)):
+            self._file.write(self._encoder.encode_lines(rows))
+        else:
+            lines = "".join(f"{_json(row)}\n" for row in rows)
+            self._file.write(lines.encode())
 
     def close(self) -> None: ...
 
@@ -241,14 +248,33 @@ def _spread(column: Any, count: int) -> list[pa.Array]:
 
 
 def _as_json(column: pa.Array) -> pa.Array:
-    encode = msgspec.json.encode
     return pa.array(
-        [
-            None if each is None else encode(each, enc_hook=str).decode()
-            for each in column.to_pylist()
-        ],
+        [None if each is None else _json(each) for each in column.to_pylist()],
         pa.string(),
     )
+
+
+def _json(value: object) -> str:
+    """NaN and the infinities are bare tokens, as the ingresses have them, and no nulls:
+    those stand for a row that failed."""
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        separators=(",", ":"),
+        default=partial(msgspec.to_builtins, enc_hook=str),
+    )
+
+
+def _is_finite(column: Any) -> bool:
+    """Whether JSON has a number for each of its numbers; False where nobody knows."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        found = column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+        return bool(pa.compute.all(pa.compute.is_finite(found)).as_py() is not False)
+    if hasattr(column, "flatten") and pa.types.is_nested(kind):
+        inner = column.flatten()
+        return all(map(_is_finite, inner if isinstance(inner, list) else [inner]))
+    return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
 
 
 def _npy_dtype(field: pa.Field) -> np.dtype[Any]:
