@@ -162,3 +162,53 @@ def test_broken_lines_of_json_stand_alone(
     broken = {chunk.first + row for chunk in chunks for row in chunk.broken}
     assert values == [-1, *[row if ok else None for row, ok in enumerate(good)]]
     assert broken == {row + 1 for row, ok in enumerate(good) if not ok}
+
+
+def test_a_line_that_does_not_fit_keeps_what_can_be_read_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    first = '{"n": 1, "x": [1.5], "s": "a"}\n'
+    monkeypatch.setattr(lines_of, "CHUNK_BYTES", len(first))
+    path.write_text(
+        first
+        + '\n{"n": " 2", "x": ["3", NaN], "s": 7}\n'
+        + '{"n": "many", "x": [true], "s": "c"}\n{"n": 4, "x": 5, "s": "d"}\n[]\n{\n'
+    )
+    rows = InputRows([str(path)])
+    chunks = list(rows.chunks())
+    found = pa.Table.from_batches([chunk.batch for chunk in chunks])
+    assert found["n"].to_pylist() == [1, 2, None, 4, None, None]
+    assert str(found["x"].to_pylist()) == "[[1.5], [3.0, nan], None, None, None, None]"
+    assert found["s"].to_pylist() == ["a", "7", "c", "d", None, None]
+    broken = {
+        chunk.first + row: text
+        for chunk in chunks
+        for row, text in chunk.broken.items()
+    }
+    before = "as in the lines before"
+    assert broken[2] == (
+        f"line 4 of a.jsonl: 'n' is \"many\", expected a whole number {before}"
+    )
+    assert broken[3] == f"line 5 of a.jsonl: 'x' is 5, expected a list {before}"
+    assert broken[4] == "line 6 of a.jsonl: it is no JSON object: write {...}"
+    assert broken[5].startswith("line 7 of a.jsonl: it is no JSON: ")
+    assert sorted(broken) == [2, 3, 4, 5]
+
+
+def test_numbers_and_text_in_one_column_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1, "x": [1]}\n{"n": "b", "x": ["2"]}\n' * 300)
+    (chunk,) = InputRows([str(path)]).chunks()
+    assert chunk.batch.to_pydict() == {
+        "n": ["1", "b"] * 300,
+        "x": [["1"], ["2"]] * 300,
+    }
+    assert chunk.broken == {}
+
+
+def test_a_file_without_a_line_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    with pytest.raises(RequestError, match="has no line"):
+        InputRows([str(path)])

@@ -430,5 +430,5 @@ def _shape(dims: Sequence[int]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:20])
+    shown = ", ".join(f"'{name}'" for name in names[:20]) or "no columns"
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -6,7 +6,8 @@ import csv
 import io
 from bisect import insort
 from collections.abc import Collection, Iterator
-from typing import IO, Final
+from pathlib import PurePosixPath
+from typing import IO, Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -14,6 +15,7 @@ from pyarrow import json as arrow_json
 
 from headrace.errors import RequestError
 from headrace.jobs.chunks import CHUNK_BYTES, Chunk
+from headrace.jobs.lines import SINGLY_MAX, inferred_singly, rows_of, unified
 from headrace.jobs.store import read
 
 __all__ = ["CsvRows", "JsonRows"]
@@ -82,18 +84,21 @@ class CsvRows:
 
 class JsonRows:
     """An object in each line; empty lines are passed over. The types of its members
-    are those of the first lines; those named in ``floats`` are numbers of any kind."""
+    are those of the first lines, text where they differ; those named in ``floats`` are
+    numbers of any kind."""
 
     rows: int | None = None
 
     def __init__(self, url: str, floats: Collection[str] = ()) -> None:
         self._url = url
         with read(url) as file:
-            block = next(_blocks(url, file), [])
+            block = next(_blocks(url, file), None)
+        if block is None:
+            raise RequestError(f"{url} has no line, so that its columns are not known")
         self.schema = pa.schema(
             [
                 field.with_type(_widened(field.type)) if field.name in floats else field
-                for field in _inferred(block)
+                for field in _inferred(block.texts)
             ]
         )
 
@@ -101,11 +106,16 @@ class JsonRows:
         del start
         first = 0
         with read(self._url) as file:
-            for lines in _blocks(self._url, file):
-                table, broken = _parsed(lines, self.schema)
+            for block in _blocks(self._url, file):
+                table, wrong = _parsed(block.texts, self.schema)
                 (batch,) = table.combine_chunks().to_batches()
+                broken = {
+                    row: f"line {block.numbers[row]} of {PurePosixPath(self._url).name}"
+                    f": {text}"
+                    for row, text in wrong.items()
+                }
                 yield Chunk(first, batch, broken)
-                first += len(lines)
+                first += len(block.texts)
 
 
 def _with_broken(
@@ -130,21 +140,33 @@ def _with_broken(
     return Chunk(first, batch.take(pa.array(places, pa.int64())), found)
 
 
-def _blocks(url: str, file: IO[bytes]) -> Iterator[list[bytes]]:
-    """Some lines at a time, without the empty ones."""
+class _Block(NamedTuple):
+    """Lines that are not empty, and which of the file's they are, from 1 on."""
+
+    texts: list[bytes]
+    numbers: list[int]
+
+
+def _blocks(url: str, file: IO[bytes]) -> Iterator[_Block]:
+    """Some lines at a time."""
     rest = b""
     is_first = True
+    before = 1
     while data := file.read(CHUNK_BYTES):
         if is_first:
             data, is_first = data.removeprefix(_BOM), False
-        whole, _, rest = (rest + data).rpartition(b"\n")
+        whole, ends, rest = (rest + data).rpartition(b"\n")
         if len(rest) > LINE_BYTES_MAX:
             raise RequestError(f"{url} has a line of more than {LINE_BYTES_MAX} bytes")
-        lines = [line for line in whole.split(b"\n") if line.strip()]
-        if lines:
-            yield lines
+        if not ends:
+            continue
+        lines = whole.split(b"\n")
+        kept = [(line, before + at) for at, line in enumerate(lines) if line.strip()]
+        before += len(lines)
+        if kept:
+            yield _Block([line for line, _ in kept], [number for _, number in kept])
     if rest.strip():
-        yield [rest]
+        yield _Block([rest], [before])
 
 
 def _inferred(lines: list[bytes]) -> pa.Schema:
@@ -152,26 +174,20 @@ def _inferred(lines: list[bytes]) -> pa.Schema:
     try:
         return _read(lines, None).schema
     except pa.ArrowInvalid:
-        if len(lines) <= 1:
-            return pa.schema([])
+        if len(lines) <= SINGLY_MAX:
+            return inferred_singly(lines)
     half = len(lines) // 2
-    parts = [_inferred(lines[:half]), _inferred(lines[half:])]
-    try:
-        return pa.unify_schemas(parts, promote_options="permissive")
-    except pa.ArrowException:
-        return max(parts, key=len)
+    return unified([_inferred(lines[:half]), _inferred(lines[half:])])
 
 
 def _parsed(lines: list[bytes], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
     """The lines as a table, and by line what is wrong with it. A part that cannot be
-    read is halved until the lines at fault stand alone."""
+    read is halved until it is small enough to be looked at line by line."""
     try:
         return _read(lines, schema), {}
-    except pa.ArrowInvalid as error:
-        if len(lines) == 1:
-            text = str(error).partition(" in row")[0][:200]
-            nulls = [pa.nulls(1, field.type) for field in schema]
-            return pa.table(nulls, schema=schema), {0: f"the line does not fit: {text}"}
+    except pa.ArrowInvalid:
+        if len(lines) <= SINGLY_MAX:
+            return rows_of(lines, schema)
     half = len(lines) // 2
     first, broken = _parsed(lines[:half], schema)
     second, more = _parsed(lines[half:], schema)

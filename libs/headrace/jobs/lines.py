@@ -1,0 +1,150 @@
+"""Lines of JSON one by one, where a reader of whole blocks gives up on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+__all__ = ["SINGLY_MAX", "inferred_singly", "rows_of", "unified"]
+
+SINGLY_MAX: Final = 256
+"""Lines that are read one by one at once, rather than halved further."""
+
+_SHOWN: Final = 60
+
+
+class _Unfit(Exception):
+    """A value that its column cannot hold; the text says what would be right."""
+
+
+def inferred_singly(lines: Sequence[bytes]) -> pa.Schema:
+    """The members of those lines that can be read."""
+    found: dict[str, pa.DataType] = {}
+    for line in lines:
+        with suppress(ValueError):
+            for name, value in _object(line).items():
+                kind = _kind(value)
+                found[name] = _common(found[name], kind) if name in found else kind
+    return pa.schema(list(found.items()))
+
+
+def unified(parts: Sequence[pa.Schema]) -> pa.Schema:
+    """Columns of all parts; what is text in one and something else in another is
+    text."""
+    found: dict[str, pa.DataType] = {}
+    for part in parts:
+        for field in part:
+            known = found.get(field.name, field.type)
+            found[field.name] = _common(known, field.type)
+    return pa.schema(list(found.items()))
+
+
+def _kind(value: Any) -> pa.DataType:
+    try:
+        return pa.infer_type([value])
+    except (pa.ArrowException, OverflowError):
+        return pa.list_(pa.string()) if isinstance(value, list) else pa.string()
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    try:
+        parts = [pa.schema([("", one)]), pa.schema([("", other)])]
+        return pa.unify_schemas(parts, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        pass
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_common(one.value_type, other.value_type))
+    if pa.types.is_nested(one) or pa.types.is_nested(other):
+        return one
+    return pa.string()
+
+
+def rows_of(
+    lines: Sequence[bytes], schema: pa.Schema
+) -> tuple[pa.Table, dict[int, str]]:
+    """The lines as a table, and by line what is wrong with it. What a line has that
+    can be read is in its row; the rest is null."""
+    columns: list[list[Any]] = [[] for _ in schema]
+    broken: dict[int, str] = {}
+    for row, line in enumerate(lines):
+        try:
+            members = _object(line)
+        except ValueError as error:
+            members, broken[row] = {}, str(error)
+        for field, column in zip(schema, columns, strict=True):
+            try:
+                column.append(_fitted(members.get(field.name), field.type))
+            except (_Unfit, pa.ArrowException, ValueError) as error:
+                column.append(None)
+                shown = json.dumps(members[field.name], ensure_ascii=False)
+                shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+                wanted = str(error) if isinstance(error, _Unfit) else str(field.type)
+                broken.setdefault(
+                    row,
+                    f"'{field.name}' is {shown}, expected {wanted} as in the lines "
+                    "before",
+                )
+    arrays = [
+        pa.array(column, field.type)
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.table(arrays, schema=schema), broken
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    if isinstance(found, dict):
+        return found
+    raise ValueError("it is no JSON object: write {...}")
+
+
+def _fitted(value: Any, kind: pa.DataType) -> Any:
+    """``value`` as one of the column's; text is read as a number.
+
+    Raises _Unfit, ValueError, and what Arrow says.
+    """
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        if not isinstance(value, list):
+            raise _Unfit("a list")
+        return [_fitted(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind):
+        if not isinstance(value, dict):
+            raise _Unfit("an object")
+        return {each.name: _fitted(value.get(each.name), each.type) for each in kind}
+    if isinstance(value, list | dict):
+        raise _Unfit("text" if pa.types.is_string(kind) else f"one {kind}")
+    return _element(value, kind)
+
+
+def _element(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) else json.dumps(value)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        if isinstance(value, bool):
+            raise _Unfit("a number")
+        return _number(value, kind)
+    if pa.types.is_boolean(kind) and not isinstance(value, bool):
+        raise _Unfit("true or false")
+    return pa.scalar(value).cast(kind).as_py()
+
+
+def _number(value: float | str, kind: pa.DataType) -> Any:
+    is_whole = pa.types.is_integer(kind)
+    try:
+        found = int(value) if is_whole else float(value)
+        pa.scalar(found, kind)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise _Unfit("a whole number" if is_whole else "a number") from error
+    if isinstance(value, float) and found != value and is_whole:
+        raise _Unfit("a whole number")
+    return found
