@@ -36,6 +36,7 @@ from headrace.replay import (
     judged,
 )
 from headrace.replay.export import ParquetExport
+from headrace.replay.leftovers import remove_leftovers, run_name
 from headrace.replay.page import (
     OUTPUT_COLUMNS,
     output_cells,
@@ -97,6 +98,7 @@ class Task:
         """Raises as :meth:`export_recorded`."""
         began_s = time.monotonic()
         at = datetime.now(UTC)
+        remove_leftovers(connection, topics, int(at.timestamp() * 1e6))
         comparison = Comparison(served, default=self.allowed)
         payloads = _payloads()
         with (
@@ -108,7 +110,7 @@ class Task:
                 connection,
                 topics,
                 served,
-                f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+                run_name(at, secrets.token_hex(3)),
                 BusSettings(bootstrap_servers=connection.bootstrap_servers),
                 speed=self.speed,
             )
