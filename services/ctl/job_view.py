@@ -32,7 +32,7 @@ _LOOK_EVERY_S = 1.0
 _SUBMITTED = "submitted"
 _GOING_ON = frozenset({_SUBMITTED, JobState.RUNNING})
 _NAME_MAX = 40
-"""Columns that a job's name gets before it is folded."""
+"""Of a job's name: a longer one is folded."""
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -109,7 +109,8 @@ def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     longest = max(len(row.job) for row in rows)
-    table.add_column("job", overflow="fold", min_width=min(longest, _NAME_MAX))
+    is_short = longest <= _NAME_MAX
+    table.add_column("job", overflow="fold", min_width=10, no_wrap=is_short)
     tenants = {row.tenant for row in rows}
     is_told = tenants != {"default"}
     for heading in ("tenant", "model", "state") if is_told else ("model", "state"):

@@ -199,7 +199,10 @@ def test_names_of_jobs_are_whole_in_a_narrow_table(
     monkeypatch.setenv("COLUMNS", "80")
     name = "digits_mlp-1a2b3c4d-of-somebody"
     spec = a_spec(name, str(tmp_path / "o.npy"))
-    show_jobs([Job(spec, progress(name, JobState.DONE), None, 5)], as_json=False)
+    done = progress(name, JobState.DONE)
+    many = msgspec.structs.replace(done, rows=315_000, done=250_000)
+    show_jobs([Job(spec, many, None, 5_000_000)], as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.strip().startswith(f"{name} ") for line in lines)
     assert max(map(len, lines)) <= 80
+    assert "left" in " ".join(lines)
