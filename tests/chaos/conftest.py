@@ -16,7 +16,7 @@ BUSY_GRACE_US = 10_000_000
 anybody's."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     with standing(tmp_path_factory.mktemp("chaos"), SEED) as started:
         yield started

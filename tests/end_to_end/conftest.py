@@ -21,7 +21,7 @@ edges = [4, 8, 16]
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The models that the whole session serves."""
     folder = tmp_path_factory.mktemp("models")
@@ -57,13 +57,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def payloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the payload store."""
     return tmp_path_factory.mktemp("payloads")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(
     models: Path, payloads: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Platform]:

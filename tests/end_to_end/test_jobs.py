@@ -186,8 +186,9 @@ def test_a_publisher_stops_when_another_has_taken_its_job(
     platform: Platform, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.parquet"
-    write_rows(source, 8, 4, "X")
-    site = put_job(platform, "blocker", source, tmp_path / "out.parquet", 1)
+    # Four seconds of runs: it is told of its progress, and reads, about every second.
+    write_rows(source, 40, 4, "X")
+    site = put_job(platform, "lone", source, tmp_path / "out.parquet", 1)
 
     def take(_: JobProgress) -> None:
         other = JobWatch(site.connection, site.topics, site.spec)

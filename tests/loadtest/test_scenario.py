@@ -55,6 +55,7 @@ def test_the_shipped_scenarios_are_right() -> None:
         "accelerator",
         "bulk",
         "ingresses",
+        "limits",
         "overload",
         "shapes",
         "tiny",

@@ -1,4 +1,4 @@
-"""How long a queue that loses requests waits for company beside an idle worker."""
+"""I9: how long a queue that loses requests waits for company beside an idle worker."""
 
 from __future__ import annotations
 
