@@ -180,9 +180,10 @@ def test_rows_above_the_models_limit_are_lowered_and_told(
 def test_a_job_whose_publisher_is_gone_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = a_spec("j", str(tmp_path / "o.npy"), submitted_us=NOW_US)
+    now_us = time.time_ns() // 1000
+    spec = a_spec("j", str(tmp_path / "o.npy"), submitted_us=now_us)
     mine = progress("j", JobState.RUNNING, os.getpid())
-    assert job_row(Job(spec, mine, None, NOW_US)).state == "running"
+    assert job_row(Job(spec, mine, None, now_us)).state == "running"
     # The number of another process, which began later than the last word.
     row = job_row(Job(spec, mine, None, 1))
     assert (row.state, row.per_second, row.left_s) == ("stopped", None, None)
