@@ -24,20 +24,7 @@ __all__ = ["Answer", "Connection", "InferRequest", "infer_request", "tensors_of"
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
-_NUMPY = {
-    Datatype.BOOL: np.dtype(np.bool_),
-    Datatype.UINT8: np.dtype("<u1"),
-    Datatype.UINT16: np.dtype("<u2"),
-    Datatype.UINT32: np.dtype("<u4"),
-    Datatype.UINT64: np.dtype("<u8"),
-    Datatype.INT8: np.dtype("<i1"),
-    Datatype.INT16: np.dtype("<i2"),
-    Datatype.INT32: np.dtype("<i4"),
-    Datatype.INT64: np.dtype("<i8"),
-    Datatype.FP16: np.dtype("<f2"),
-    Datatype.FP32: np.dtype("<f4"),
-    Datatype.FP64: np.dtype("<f8"),
-}
+_NUMPY = {each: np.dtype(each.typestr) for each in Datatype if each.typestr}
 _DATATYPE = {dtype: datatype for datatype, dtype in _NUMPY.items()}
 _HEADER_LENGTH = "inference-header-content-length"
 

@@ -37,6 +37,12 @@ class Datatype(StrEnum):
         """Bytes of one element, or None where elements differ (``BYTES``)."""
         return _ITEM_BYTES[self]
 
+    @property
+    def typestr(self) -> str | None:
+        """Raw elements in the words of numpy's array interface; None where numpy has
+        no type for them (``BF16``) or they differ in length (``BYTES``)."""
+        return _TYPESTR.get(self)
+
 
 _ITEM_BYTES: dict[Datatype, int | None] = {
     Datatype.BOOL: 1,
@@ -53,6 +59,21 @@ _ITEM_BYTES: dict[Datatype, int | None] = {
     Datatype.FP32: 4,
     Datatype.FP64: 8,
     Datatype.BYTES: None,
+}
+
+_TYPESTR: dict[Datatype, str] = {
+    Datatype.BOOL: "|b1",
+    Datatype.UINT8: "|u1",
+    Datatype.UINT16: "<u2",
+    Datatype.UINT32: "<u4",
+    Datatype.UINT64: "<u8",
+    Datatype.INT8: "|i1",
+    Datatype.INT16: "<i2",
+    Datatype.INT32: "<i4",
+    Datatype.INT64: "<i8",
+    Datatype.FP16: "<f2",
+    Datatype.FP32: "<f4",
+    Datatype.FP64: "<f8",
 }
 
 

@@ -22,19 +22,8 @@ Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 DTYPES: dict[Datatype, np.dtype[Any]] = {
-    Datatype.BOOL: np.dtype(np.bool_),
-    Datatype.UINT8: np.dtype("<u1"),
-    Datatype.UINT16: np.dtype("<u2"),
-    Datatype.UINT32: np.dtype("<u4"),
-    Datatype.UINT64: np.dtype("<u8"),
-    Datatype.INT8: np.dtype("<i1"),
-    Datatype.INT16: np.dtype("<i2"),
-    Datatype.INT32: np.dtype("<i4"),
-    Datatype.INT64: np.dtype("<i8"),
-    Datatype.FP16: np.dtype("<f2"),
+    **{each: np.dtype(each.typestr) for each in Datatype if each.typestr},
     Datatype.BF16: np.dtype("<f4"),
-    Datatype.FP32: np.dtype("<f4"),
-    Datatype.FP64: np.dtype("<f8"),
 }
 """In memory; a BF16 is a FP32 whose lower half is cut off on the wire."""
 

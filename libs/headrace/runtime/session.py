@@ -19,19 +19,8 @@ __all__ = ["NUMPY_TYPES", "Array", "Session"]
 Array: TypeAlias = NDArray[Any]
 
 NUMPY_TYPES: dict[Datatype, np.dtype[Any]] = {
-    Datatype.BOOL: np.dtype(np.bool_),
-    Datatype.UINT8: np.dtype(np.uint8),
-    Datatype.UINT16: np.dtype("<u2"),
-    Datatype.UINT32: np.dtype("<u4"),
-    Datatype.UINT64: np.dtype("<u8"),
-    Datatype.INT8: np.dtype(np.int8),
-    Datatype.INT16: np.dtype("<i2"),
-    Datatype.INT32: np.dtype("<i4"),
-    Datatype.INT64: np.dtype("<i8"),
-    Datatype.FP16: np.dtype("<f2"),
+    **{each: np.dtype(each.typestr) for each in Datatype if each.typestr},
     Datatype.BF16: np.dtype("<u2"),
-    Datatype.FP32: np.dtype("<f4"),
-    Datatype.FP64: np.dtype("<f8"),
     Datatype.BYTES: np.dtype(np.object_),
 }
 """How an array holds each datatype: ``BF16``, which numpy does not know, as its bits,
