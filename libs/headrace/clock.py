@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "wall_us"]
 
 
 class Clock(Protocol):
@@ -25,3 +25,9 @@ class SystemClock:
 
     def now_us(self) -> int:
         return time.monotonic_ns() // 1000
+
+
+def wall_us() -> int:
+    """Microseconds since 1970 by the wall clock, which may jump: for what people read,
+    and for times so far away that it does not matter."""
+    return time.time_ns() // 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.audit import AuditRange, Report, audit_log
+from headrace.clock import wall_us
 from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
@@ -62,7 +62,7 @@ def audit(  # noqa: PLR0913 - its options
     as_json
         Print one JSON document.
     """
-    now_us = time.time_ns() // 1000
+    now_us = wall_us()
     from_us = instant_us(from_, now_us, option="--from")
     to_us = None if to is None else instant_us(to, now_us, option="--to")
     if to_us is not None and to_us <= from_us:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.broker import Delivery, KafkaConnection, KafkaProducer, ProducerSettings
+from headrace.clock import wall_us
 from headrace.domain import Reason
 from headrace.wire import Topics
 from services.ctl.cluster import reached
@@ -115,7 +115,7 @@ def list_letters(  # noqa: PLR0913 - its options
     output
         table, or json.
     """
-    since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
+    since_us = instant_us(from_, wall_us(), option="--from")
     newest: deque[Letter] = deque(maxlen=last)
     count = 0
     cluster = reached(bootstrap, data, models=models)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.broker import KafkaConnection, records_at, records_since
+from headrace.clock import wall_us
 from headrace.domain import Padding
 from headrace.errors import UndecodableRecord
 from headrace.wire import Announcement, Topics, decode_json
@@ -67,7 +67,7 @@ def explain(
         table, or json.
     """
     checked_id(name)
-    now_us = time.time_ns() // 1000
+    now_us = wall_us()
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     found = explained(*reached(bootstrap, data), name, from_us, now_us)
     if found is None:

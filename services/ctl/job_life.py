@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 
 import psutil
 
+from headrace.clock import wall_us
 from headrace.jobs import Job
 from headrace.wire.jobs import JobState
 
@@ -29,7 +29,7 @@ def is_alive(job: Job) -> bool:
     if progress is None or progress.state is not JobState.RUNNING:
         return False
     if progress.host != socket.gethostname():
-        return time.time_ns() // 1000 - job.heard_us < _SILENT_US
+        return wall_us() - job.heard_us < _SILENT_US
     try:
         process = psutil.Process(progress.pid)
         # A number may be another process's by now, which began later.
@@ -48,5 +48,5 @@ def is_left(job: Job) -> bool:
     if spec is None or spec.batch is not None or job.cancelled:
         return False
     if progress is None:
-        return time.time_ns() // 1000 - spec.submitted_us >= _BEGINS_US
+        return wall_us() - spec.submitted_us >= _BEGINS_US
     return progress.state is JobState.RUNNING and not is_alive(job)

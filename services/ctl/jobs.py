@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from cyclopts import App, Parameter
 
 from headrace import jobs
 from headrace.broker import KafkaAdmin
+from headrace.clock import wall_us
 from headrace.domain import Priority, ServedVersion
 from headrace.jobs import (
     Job,
@@ -349,7 +349,7 @@ def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
     checked_name("job", job)
     if job in KEPT_JOBS:
         raise UsageError(f"--name {job} is the ingresses' own: choose another.")
-    now_us = time.time_ns() // 1000
+    now_us = wall_us()
     deadline = asked.deadline
     return JobSpec(
         job=job,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.broker import KafkaConnection, Record, tail
+from headrace.clock import wall_us
 from headrace.errors import UndecodableRecord
 from headrace.wire import Heartbeat, Topics, decode_json
 from services.ctl.errors import UsageError
@@ -34,7 +35,7 @@ def refuse_beside_another(
 
     Raises UsageError, naming those that do, and BusError.
     """
-    since_us = time.time_ns() // 1000 - _LOOK_BACK_US
+    since_us = wall_us() - _LOOK_BACK_US
     before = asyncio.run(_heard(connection, topics.status, since_us))
     if not before:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from headrace.broker import KafkaConnection
+from headrace.clock import wall_us
 from headrace.domain import ServedVersion
 from headrace.replay import (
     RECORDED_FACTS,
@@ -203,7 +203,7 @@ def _checked(path: Path, *suffixes: str) -> Path:
 
 
 def _selection(model: str, since: str, until: str, choice: Choice) -> Selection:
-    now_us = time.time_ns() // 1000
+    now_us = wall_us()
     begin = _bound(since, now_us, model, "--from")
     end = _bound(until, now_us, model, "--to")
     is_empty = False

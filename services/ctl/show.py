@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.clock import wall_us
 from services.ctl.cluster import reached
 from services.ctl.following import request_trail
 from services.ctl.instants import instant_us, shown
@@ -56,7 +56,7 @@ def show(
         Print one JSON document.
     """
     checked_id(request)
-    now_us = time.time_ns() // 1000
+    now_us = wall_us()
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     trail = request_trail(*reached(bootstrap, data), request, from_us, now_us)
     if trail is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -15,6 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from headrace.broker import TopicPartition, follow
+from headrace.clock import wall_us
 from headrace.replay import Condition
 from headrace.wire import Record, TopicKind, Topics
 from services.ctl.choosing import Choice
@@ -88,7 +88,7 @@ def tail(  # noqa: PLR0913 - its options
         Print a JSON document per line.
     """
     checked_id(name)
-    since_us = instant_us(from_, time.time_ns() // 1000, option="--from")
+    since_us = instant_us(from_, wall_us(), option="--from")
     conditions = choice.conditions(FACTS)
     if model is not None:
         conditions.append(Condition("model", "=", model))

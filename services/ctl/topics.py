@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -22,6 +21,7 @@ from headrace.broker import (
     group_depth,
     tail,
 )
+from headrace.clock import wall_us
 from headrace.domain import QueueLoad
 from headrace.errors import UndecodableRecord
 from headrace.wire import Heartbeat, Topics, decode_json
@@ -130,7 +130,7 @@ def _loads(status: Iterable[Record]) -> dict[int, list[QueueLoad]]:
 
 
 async def _heard(connection: KafkaConnection, topic: str) -> list[Record]:
-    since_us = time.time_ns() // 1000 - _HEARD_WITHIN_US
+    since_us = wall_us() - _HEARD_WITHIN_US
     return [record async for record in tail(connection, topic, since_us=since_us)]
 
 

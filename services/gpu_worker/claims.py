@@ -5,11 +5,11 @@ that are too large for a record.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from headrace.clock import wall_us
 from headrace.delivery.worker_events import Outcome
 from headrace.domain import MemberStatus, PayloadRef, Reason, Setback
 from headrace.errors import HeadraceError, PayloadLost, StoreUnavailable
@@ -113,7 +113,7 @@ class WorkerClaims:
         assert self._store is not None
         assert self._threads is not None
         # By the wall clock: the object may go days after this hour.
-        made_us = time.time_ns() // 1000
+        made_us = wall_us()
         name = object_name(made_us, batch.tenants[member], f"{batch.batch}-{member}")
         self._threads.submit(partial(self._store.write, name, pieces), then)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
+from headrace.clock import wall_us
 from headrace.domain import Datatype, Priority, ReplyAddress, ServedVersion, Tensor
 from headrace.errors import RequestError
 from headrace.jobs.chunks import Chunk
 from headrace.jobs.columns import Columns, Rows
 from headrace.jobs.desk import Desk
 from headrace.wire import (
+    Compatibility,
     Headers,
     NewRequest,
     RequestEncoder,
@@ -24,7 +25,7 @@ from headrace.wire import (
 from headrace.wire import headers as names
 from headrace.wire.jobs import JobSpec, RowRange
 
-__all__ = ["NewRecord", "RecordMaker", "now_us", "row_of", "source_of"]
+__all__ = ["JobRequests", "NewRecord", "RecordMaker", "row_of", "source_of"]
 
 T = TypeVar("T")
 
@@ -39,11 +40,6 @@ class NewRecord(NamedTuple):
     rows: RowRange
     headers: Headers
     value: bytes
-
-
-def now_us() -> int:
-    """The wall clock, for what people read and for deadlines far away."""
-    return time.time_ns() // 1000
 
 
 def source_of(spec: JobSpec) -> str:
@@ -69,6 +65,55 @@ def _row(tensor: Tensor, place: int) -> Tensor:
     return Tensor(tensor.name, tensor.datatype, shape, data)
 
 
+class JobRequests:
+    """Requests as one job's, and what takes them back."""
+
+    def __init__(self, spec: JobSpec, results: str) -> None:
+        self._spec = spec
+        self._address = ReplyAddress(results, None)
+        self._encoder = RequestEncoder(source_of(spec), self._address)
+
+    def record(
+        self,
+        rows: RowRange,
+        key: Compatibility,
+        tensors: tuple[Tensor, ...],
+        client_id: str = "",
+    ) -> NewRecord:
+        spec = self._spec
+        request = NewRequest(
+            id=rows.id_in(spec.job),
+            tenant=spec.tenant,
+            model=spec.model,
+            version=spec.version,
+            priority=spec.priority,
+            deadline_us=self._deadline_us(),
+            compatibility=key,
+            tensors=tensors,
+            client_id=client_id,
+        )
+        headers, value = self._encoder.encode(request, wall_us())
+        headers.append((names.ITEM, b"%d" % rows.first))
+        return NewRecord(rows, headers, value)
+
+    def cancel(self, rows: RowRange) -> Headers:
+        """Of the record that takes this one back."""
+        return cancel_headers(
+            rows.id_in(self._spec.job),
+            self._spec.tenant,
+            self._address,
+            source=self._encoder.source,
+            log_us=wall_us(),
+        )
+
+    def _deadline_us(self) -> int | None:
+        deadline_us = self._spec.deadline_us
+        if self._spec.priority is Priority.BULK:
+            return deadline_us
+        longest_us = wall_us() + ONLINE_LIMIT_US
+        return longest_us if deadline_us is None else min(deadline_us, longest_us)
+
+
 class RecordMaker:
     """Makes the records of one job, from chunks of its input."""
 
@@ -81,13 +126,11 @@ class RecordMaker:
         results: str,
         payload_bytes_max: int,
     ) -> None:
-        self._spec = spec
         self._served = served
         self._columns = columns
         self._rows_max = min(spec.rows_max, columns.rows_max)
         self._bytes_max = max(payload_bytes_max - FRAMING_BYTES, 1)
-        self._address = ReplyAddress(results, None)
-        self._encoder = RequestEncoder(source_of(spec), self._address)
+        self._requests = JobRequests(spec, results)
 
     def records(self, chunk: Chunk, desk: Desk[T]) -> Iterator[NewRecord]:
         """The chunk's records that the desk wants, in order; rows that break the
@@ -118,34 +161,15 @@ class RecordMaker:
 
     def record(self, rows: RowRange, tensors: tuple[Tensor, ...]) -> NewRecord:
         """Raises :class:`headrace.errors.RequestError` for inputs that disagree."""
-        spec = self._spec
-        request = NewRequest(
-            id=rows.id_in(spec.job),
-            tenant=spec.tenant,
-            model=spec.model,
-            version=spec.version,
-            priority=spec.priority,
-            deadline_us=self._deadline_us(),
-            compatibility=compatibility(
-                self._served,
-                [tensor.shape for tensor in tensors],
-                [tensor.data for tensor in tensors],
-            ),
-            tensors=tensors,
+        key = compatibility(
+            self._served,
+            [tensor.shape for tensor in tensors],
+            [tensor.data for tensor in tensors],
         )
-        headers, value = self._encoder.encode(request, now_us())
-        headers.append((names.ITEM, b"%d" % rows.first))
-        return NewRecord(rows, headers, value)
+        return self._requests.record(rows, key, tensors)
 
     def cancel(self, rows: RowRange) -> Headers:
-        """Of the record that takes this one back."""
-        return cancel_headers(
-            rows.id_in(self._spec.job),
-            self._spec.tenant,
-            self._address,
-            source=self._encoder.source,
-            log_us=now_us(),
-        )
+        return self._requests.cancel(rows)
 
     def _ranges(self, rows: Rows, start: int) -> list[tuple[int, int]]:
         return rows.ranges(start, rows_max=self._rows_max, bytes_max=self._bytes_max)
@@ -160,13 +184,6 @@ class RecordMaker:
             # Rows of one record have one shape: what is wrong with one is with all.
             for row in range(wanted.first, wanted.end):
                 desk.broken(row, str(error))
-
-    def _deadline_us(self) -> int | None:
-        deadline_us = self._spec.deadline_us
-        if self._spec.priority is Priority.BULK:
-            return deadline_us
-        longest_us = now_us() + ONLINE_LIMIT_US
-        return longest_us if deadline_us is None else min(deadline_us, longest_us)
 
 
 def _tell(desk: Desk[T], chunk: Chunk, rows: Rows, first: int, end: int) -> None:

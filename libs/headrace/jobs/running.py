@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from headrace.broker import BulkExchange, KafkaConnection
-from headrace.clock import SystemClock
+from headrace.clock import SystemClock, wall_us
 from headrace.delivery import Mark
 from headrace.domain import ServedVersion
 from headrace.errors import BusError, RequestError
@@ -21,7 +21,7 @@ from headrace.jobs.desk import Desk
 from headrace.jobs.output import Output
 from headrace.jobs.publishing import Held, Publishing
 from headrace.jobs.reading import InputRows
-from headrace.jobs.records import RecordMaker, now_us
+from headrace.jobs.records import RecordMaker
 from headrace.jobs.resuming import published_since
 from headrace.jobs.store import find
 from headrace.jobs.watching import JobTaken, JobWatch
@@ -219,7 +219,7 @@ class _Run:
 
     def _reach(self, stage: JobStage) -> None:
         stages = self._watch.progress.stages
-        self._watch.tell(stages={stage: now_us()} | stages)
+        self._watch.tell(stages={stage: wall_us()} | stages)
 
     def _end(self, state: JobState) -> JobProgress:
         self._reach(JobStage.ENDED)

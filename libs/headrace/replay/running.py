@@ -6,14 +6,13 @@ nobody who asked them first hears of it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from headrace.broker import Answered, BulkExchange, KafkaAdmin, KafkaConnection
-from headrace.clock import Clock, SystemClock
+from headrace.clock import Clock, SystemClock, wall_us
 from headrace.delivery import Outstanding
 from headrace.domain import PayloadRef, Priority, ReplyAddress, ServedVersion, Tensor
 from headrace.errors import HeadraceError, RequestError, UndecodableRecord
@@ -103,7 +102,7 @@ class Rerun:
         self._address = ReplyAddress(topic.name, None)
         self._encoder = RequestEncoder(f"{REPLAY_SOURCE}{run}", self._address)
         self._exchange = BulkExchange(
-            connection, topics, served.model, topic.name, since_us=_log_us()
+            connection, topics, served.model, topic.name, since_us=wall_us()
         )
         self._outstanding = Outstanding()
         self._sent: dict[str, _Sent] = {}
@@ -190,7 +189,7 @@ class Rerun:
             tensors=inputs.tensors,
             payload=inputs.payload,
         )
-        headers, value = self._encoder.encode(request, _log_us())
+        headers, value = self._encoder.encode(request, wall_us())
         headers.append((names.REPLAY_OF, recorded.place.encode()))
         return _Sent(name, recorded, headers, value, 0)
 
@@ -246,14 +245,10 @@ class Rerun:
                 REPLAY_TENANT,
                 self._address,
                 source=self._encoder.source,
-                log_us=_log_us(),
+                log_us=wall_us(),
             )
             try:
                 self._exchange.cancel(headers, name.encode())
             except HeadraceError:
                 break
         self._exchange.flush(_FLUSH_S)
-
-
-def _log_us() -> int:
-    return time.time_ns() // 1000

@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.clock import wall_us
 from headrace.domain import Priority
 from headrace.registry import Job, JobTable
 from headrace.wire.jobs import BatchOrder, InputFile, JobCancel, JobSpec
@@ -118,7 +119,7 @@ class Orders:
             completion_window=asked.completion_window,
             metadata=asked.metadata,
         )
-        now_us = time.time_ns() // 1000
+        now_us = wall_us()
         spec = JobSpec(
             job=batch,
             tenant=tenant,

@@ -7,16 +7,15 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.domain import HTTP_STATUS, Reason, ReplyAddress, Tensor
+from headrace.domain import HTTP_STATUS, Reason, Tensor
 from headrace.errors import RequestError
 from headrace.jobs.answers import Part
 from headrace.jobs.desk import Desk
 from headrace.jobs.outputs import RowError
-from headrace.jobs.records import NewRecord, now_us, source_of
+from headrace.jobs.records import JobRequests, NewRecord
 from headrace.jobs.running import JobSite
 from headrace.jobs.work import Answer, Work
-from headrace.wire import Headers, NewRequest, RequestEncoder, cancel_headers
-from headrace.wire import headers as names
+from headrace.wire import Headers
 from headrace.wire.jobs import BatchOrder, JobSpec, RowRange
 from services.ingress.answers import result_answer
 from services.ingress.batches.checking import Call, Checker, Fault, survey
@@ -80,11 +79,9 @@ class LineMaker:
     def __init__(
         self, spec: JobSpec, checker: Checker, results: str, payload_bytes_max: int
     ) -> None:
-        self._spec = spec
         self._checker = checker
         self._payload_bytes_max = payload_bytes_max
-        self._address = ReplyAddress(results, None)
-        self._encoder = RequestEncoder(source_of(spec), self._address)
+        self._requests = JobRequests(spec, results)
 
     def records(self, chunk: LineChunk, desk: Desk[T]) -> Iterator[NewRecord]:
         """Those that the desk wants, in order."""
@@ -105,20 +102,17 @@ class LineMaker:
         raise AssertionError((rows, tensors))
 
     def cancel(self, rows: RowRange) -> Headers:
-        return cancel_headers(
-            rows.id_in(self._spec.job),
-            self._spec.tenant,
-            self._address,
-            source=self._encoder.source,
-            log_us=now_us(),
-        )
+        return self._requests.cancel(rows)
 
     def _made(self, line: Line, rows: RowRange, desk: Desk[T]) -> Iterator[NewRecord]:
         checked = self._checker.check(line)
         if isinstance(checked, Fault):
             desk.broken(line.item, checked.text)
             return
-        record = self._record(rows, checked)
+        parsed = checked.parsed
+        record = self._requests.record(
+            rows, parsed.key, parsed.tensors, parsed.client_id
+        )
         size = len(record.value)
         if size > self._payload_bytes_max:
             text = (
@@ -128,23 +122,6 @@ class LineMaker:
             desk.broken(line.item, text)
             return
         yield record
-
-    def _record(self, rows: RowRange, call: Call) -> NewRecord:
-        spec, parsed = self._spec, call.parsed
-        request = NewRequest(
-            id=rows.id_in(spec.job),
-            tenant=spec.tenant,
-            model=spec.model,
-            version=spec.version,
-            priority=spec.priority,
-            deadline_us=spec.deadline_us,
-            compatibility=parsed.key,
-            tensors=parsed.tensors,
-            client_id=parsed.client_id,
-        )
-        headers, value = self._encoder.encode(request, now_us())
-        headers.append((names.ITEM, b"%d" % rows.first))
-        return NewRecord(rows, headers, value)
 
 
 class BatchOutput:
