@@ -25,16 +25,8 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, now_us - round(float(ago[1]) * _UNITS_S[ago[2]] * 1e6))
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{option} {text} is no instant: write -90s, -30m, -1h, -2d, now, or a "
-            f"date such as 2030-01-31T12:00:00."
-        ) from error
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return max(0, round(found.timestamp() * 1e6))
+    wanted = "no instant: write -90s, -30m, -1h, -2d, now"
+    return max(0, _date_us(text, option, wanted))
 
 
 def until_us(text: str, now_us: int, *, option: str) -> int:
@@ -45,19 +37,23 @@ def until_us(text: str, now_us: int, *, option: str) -> int:
     ahead = _AHEAD.fullmatch(text)
     if ahead is not None:
         return now_us + round(float(ahead[1]) * _UNITS_S[ahead[2]] * 1e6)
+    wanted = "no instant to come: write 90s, 30m, 1.5h, 2d"
+    at_us = _date_us(text, option, wanted)
+    if at_us <= now_us:
+        raise UsageError(f"{option} {text} is over.")
+    return at_us
+
+
+def _date_us(text: str, option: str, wanted: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"{option} {text} is no instant to come: write 90s, 30m, 1.5h, 2d, or a "
-            f"date such as 2030-01-31T12:00:00."
+            f"{option} {text} is {wanted}, or a date such as 2030-01-31T12:00:00."
         ) from error
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    at_us = round(found.timestamp() * 1e6)
-    if at_us <= now_us:
-        raise UsageError(f"{option} {text} is over.")
-    return at_us
+    return round(found.timestamp() * 1e6)
 
 
 def shown(at_us: int) -> str:
