@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from hashlib import sha256
 
-from fsspec.core import url_to_fs
-
 from headrace.domain import PayloadRef
-from headrace.errors import PayloadLost, SetupError, StoreUnavailable
+from headrace.errors import PayloadLost, StoreUnavailable
+from headrace.payloads.reaching import asked_of, reach_store
 from headrace.wire.payloads import is_object_name, object_hour
 
 __all__ = ["PayloadStore"]
 
 _PROBE = "probe"
+_STORE = "the payload store"
 _HOUR_US = 3_600_000_000
 
 
@@ -22,25 +21,20 @@ class PayloadStore:
     """Objects below ``url``. Every method blocks, for as long as the store takes, and
     any thread may call it; all but the first raise :class:`StoreUnavailable`.
 
-    Raises :class:`SetupError` for an address of which fsspec can make nothing.
+    Raises as :func:`headrace.payloads.reach_store`.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        try:
-            # What was listed once says nothing of now.
-            self._system, self._root = url_to_fs(url, use_listings_cache=False)
-        except (ImportError, ValueError, OSError) as error:
-            raise SetupError(
-                f"HEADRACE_BUS__PAYLOAD_STORE={url} is no address of a store "
-                f"({error}): give a URL of fsspec, such as file:///mnt/payloads."
-            ) from error
+        self._system, self._root = reach_store(
+            url, "HEADRACE_BUS__PAYLOAD_STORE", "file:///mnt/payloads"
+        )
 
     def write(self, name: str, pieces: Sequence[bytes | memoryview]) -> PayloadRef:
         """Write an object that is not there yet, and say how to refer to it."""
         digest = sha256()
         path = self._path(name)
-        with self._asked("write", name):
+        with asked_of(_STORE, "write", name):
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
             with self._system.open(path, "wb") as file:
                 for piece in pieces:
@@ -53,7 +47,7 @@ class PayloadStore:
 
         Raises :class:`PayloadLost` where it is not.
         """
-        with self._asked("read", ref.name):
+        with asked_of(_STORE, "read", ref.name):
             try:
                 with self._system.open(self._path(ref.name), "rb") as file:
                     # One byte more than there should be.
@@ -73,7 +67,7 @@ class PayloadStore:
     def probe(self) -> None:
         """Whether an object can be written and read back."""
         path = f"{self._root}/{_PROBE}"
-        with self._asked("write", _PROBE):
+        with asked_of(_STORE, "write", _PROBE):
             self._system.makedirs(self._root, exist_ok=True)
             self._system.pipe_file(path, b"probe")
             if self._system.cat_file(path) != b"probe":
@@ -83,7 +77,7 @@ class PayloadStore:
         """Delete what was made more than ``keep_hours`` before ``now_us``; how many
         hours were deleted. Several may sweep at once."""
         oldest = object_hour(now_us - keep_hours * _HOUR_US)
-        with self._asked("list", ""):
+        with asked_of(_STORE, "list", ""):
             try:
                 paths = self._system.ls(self._root, detail=False)
             except FileNotFoundError:
@@ -105,15 +99,3 @@ class PayloadStore:
     def _path(self, name: str) -> str:
         assert is_object_name(name), name
         return f"{self._root}/{name}"
-
-    @contextmanager
-    def _asked(self, what: str, name: str) -> Iterator[None]:
-        try:
-            yield
-        except (PayloadLost, StoreUnavailable):
-            raise
-        except Exception as error:
-            # A store's client raises what it likes; none of it ends a thread of ours.
-            raise StoreUnavailable(
-                f"the payload store could not {what} {name}: {error!r:.300}"
-            ) from error

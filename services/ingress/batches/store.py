@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO, Final
 
 import msgspec
-from fsspec.core import url_to_fs
 
-from headrace.errors import SetupError, StoreUnavailable
+from headrace.payloads import asked_of, reach_store
 from services.ingress.batches.objects import StoredFile
 
 __all__ = ["FileStore", "Writing", "is_file_id", "new_file_id", "of_batch"]
 
 _ID: Final = re.compile(r"file-[0-9a-f]{32}(-output|-errors)?")
 _DESCRIBED: Final = ".json"
+_STORE: Final = "the store of files"
 _decode = msgspec.json.Decoder(StoredFile).decode
 
 
@@ -43,19 +41,14 @@ class FileStore:
     """Its methods block for as long as the store takes; any thread may call. Ids are
     checked before (:func:`is_file_id`).
 
-    Raises :class:`SetupError` for an address that is none; its methods raise
-    :class:`StoreUnavailable`.
+    Raises as :func:`headrace.payloads.reach_store`; its methods raise
+    :class:`headrace.errors.StoreUnavailable`.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        try:
-            self._system, self._root = url_to_fs(url, use_listings_cache=False)
-        except (ImportError, ValueError, OSError) as error:
-            raise SetupError(
-                f"HEADRACE_FILES__URL={url} is no address of a store ({error}): give a "
-                "URL of fsspec, such as file:///mnt/files."
-            ) from error
+        self._system, self._root = reach_store(
+            url, "HEADRACE_FILES__URL", "file:///mnt/files"
+        )
 
     def url_of(self, tenant: str, file_id: str) -> str:
         """Where its bytes are."""
@@ -63,19 +56,19 @@ class FileStore:
 
     def begin(self, tenant: str, file_id: str) -> Writing:
         """A file in place of whatever was left unfinished under its id."""
-        with self._asked("write", file_id):
+        with asked_of(_STORE, "write", file_id):
             path = self._path(tenant, file_id)
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
             return Writing(self, tenant, file_id, self._system.open(path, "wb"))
 
     def open(self, tenant: str, file_id: str) -> IO[bytes]:
-        with self._asked("read", file_id):
+        with asked_of(_STORE, "read", file_id):
             opened: IO[bytes] = self._system.open(self._path(tenant, file_id), "rb")
             return opened
 
     def describe(self, tenant: str, file_id: str) -> StoredFile | None:
         """None: there is no such file."""
-        with self._asked("read", file_id):
+        with asked_of(_STORE, "read", file_id):
             try:
                 return _decode(self._system.cat_file(self._described(tenant, file_id)))
             except FileNotFoundError:
@@ -86,7 +79,7 @@ class FileStore:
     ) -> tuple[list[StoredFile], bool]:
         """At most ``limit`` files behind ``after``, or from the first one on; whether
         there are more. Empty strings: any."""
-        with self._asked("list", tenant):
+        with asked_of(_STORE, "list", tenant):
             try:
                 paths = self._system.ls(f"{self._root}/{tenant}", detail=False)
             except FileNotFoundError:
@@ -114,13 +107,13 @@ class FileStore:
 
     def keep(self, tenant: str, file: StoredFile) -> None:
         """From now on the file is there."""
-        with self._asked("write", file.id):
+        with asked_of(_STORE, "write", file.id):
             path = self._described(tenant, file.id)
             self._system.pipe_file(path, msgspec.json.encode(file))
 
     def delete(self, tenant: str, file_id: str) -> bool:
         """False: there was no such file."""
-        with self._asked("delete", file_id):
+        with asked_of(_STORE, "delete", file_id):
             try:
                 self._system.rm_file(self._described(tenant, file_id))
             except FileNotFoundError:
@@ -130,7 +123,7 @@ class FileStore:
 
     def drop(self, tenant: str, file_id: str) -> None:
         """The bytes of a file that is not there."""
-        with self._asked("delete", file_id):
+        with asked_of(_STORE, "delete", file_id):
             path = self._path(tenant, file_id)
             if self._system.exists(path):
                 self._system.rm_file(path)
@@ -141,18 +134,6 @@ class FileStore:
 
     def _described(self, tenant: str, file_id: str) -> str:
         return self._path(tenant, file_id) + _DESCRIBED
-
-    @contextmanager
-    def _asked(self, what: str, name: str) -> Iterator[None]:
-        try:
-            yield
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            # A store's client raises what it likes.
-            raise StoreUnavailable(
-                f"the store of files could not {what} {name}: {error!r:.300}"
-            ) from error
 
 
 class Writing:
@@ -169,12 +150,12 @@ class Writing:
         self.bytes = 0
 
     def write(self, data: bytes) -> None:
-        with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+        with asked_of(_STORE, "write", self.id):
             self._file.write(data)
         self.bytes += len(data)
 
     def keep(self, filename: str, purpose: str) -> StoredFile:
-        with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+        with asked_of(_STORE, "write", self.id):
             self._file.close()
         file = StoredFile(self.id, self.bytes, int(time.time()), filename, purpose)
         self._store.keep(self._tenant, file)
@@ -184,6 +165,6 @@ class Writing:
     def drop(self) -> None:
         """Without effect once it is kept."""
         if not self._is_kept:
-            with self._store._asked("write", self.id):  # noqa: SLF001 - its own file
+            with asked_of(_STORE, "write", self.id):
                 self._file.close()
             self._store.drop(self._tenant, self.id)
