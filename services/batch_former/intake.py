@@ -112,9 +112,8 @@ class Intake:
             ((record, batch.change) for record in batch.records), now_us
         )
         if read is not None:
-            lane, _ = self._topics.lane_and_priority(read.source.partition)
-            owned = self._lanes.owned[lane]
-            self._measuring.requests_read(lane, read, owned.taken_us, now_us)
+            owned, last = read
+            self._measuring.requests_read(owned.lane, last, owned.taken_us, now_us)
 
     def take_early(self, now_us: int, *, models_changed: bool = False) -> None:
         """Read anew what may have been early, when it is time."""
@@ -191,8 +190,11 @@ class Intake:
         if route is not None and lost.change >= route.change:
             self._acting.tell(route.owned, ReadingLost(topic, partition, *log), now_us)
 
-    def _take_requests(self, held: Iterable[Held], now_us: int) -> Request | None:
-        """The last one that was read."""
+    def _take_requests(
+        self, held: Iterable[Held], now_us: int
+    ) -> tuple[OwnedLane, Request] | None:
+        """The last one that was read, and whose it was; reading it may have been the
+        end of that ownership."""
         early, routes = self._early, self._lanes.routes
         decode = self._decoder.decode
         last = None
@@ -208,7 +210,7 @@ class Intake:
                 routes[key] = route.without_more()
             read = decode(record)
             if isinstance(read, RequestRead):
-                last = read.request
+                last = route.owned, read.request
             elif (
                 isinstance(read, RequestRejected)
                 and not route.takes_one

@@ -11,7 +11,7 @@ from headrace.clock import SystemClock
 from headrace.delivery import Lane
 from headrace.delivery.decisions import Decision
 from headrace.delivery.events import ClaimSeen, Completed, Event
-from headrace.domain import HopsMeasured, Left, RequestRejected
+from headrace.domain import HopsMeasured, Left, RequestRead, RequestRejected
 from headrace.registry import Catalog
 from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.telemetry import FormerMetrics, MetricsRegistry, ProcessMetrics
@@ -32,6 +32,7 @@ from services.batch_former.intake import HEIR_US, TWIN_US, Intake
 from services.batch_former.lanes import Lanes, OwnedLane, Route
 from services.batch_former.measuring import Measuring
 from services.batch_former.messages import ReadBatch, StatusRead
+from tests.scheduling.scenes import a_request
 
 TOPICS = Topics("p")
 FORMER = "ab" * 16
@@ -58,10 +59,18 @@ class Telling:
     def tell_all(self, event: Event, now_us: int) -> None: ...
 
 
+class Reading:
+    """In place of a decoder: whatever the record is, this request."""
+
+    def decode(self, record: Record) -> RequestRead:
+        del record
+        return RequestRead(a_request())
+
+
 class Scene:
     """One lane, number 0, and an intake that tells it."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoding: Reading | None = None) -> None:
         self.core = Listening()
         scheduler = BatchFormer(SchedulingSettings(), batch_ids=iter(()))
         self.owned = OwnedLane(0, 1, cast(Lane, self.core), scheduler, taken_us=0)
@@ -80,7 +89,7 @@ class Scene:
             self.lanes,
             cast(Acting, Telling()),
             catalog,
-            decoder=decoder,
+            decoder=cast(RequestDecoder, decoding) if decoding else decoder,
             early=EarlyRequests(lambda log_us: log_us),
             measuring=Measuring(
                 TOPICS,
@@ -197,6 +206,25 @@ def test_requests_from_before_the_reader_moved_are_dropped() -> None:
     scene.reads_requests(10, change=5, partition=1)
 
     assert scene.offsets() == [8, 9]
+
+
+def test_a_request_may_be_the_last_that_a_lane_hears(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be told that its time is over by any event."""
+    scene = Scene(Reading())
+    topic = TOPICS.requests("m")
+    scene.lanes.routes[topic, 2] = Route(scene.owned, 1)
+
+    def end(event: Event, now_us: int) -> list[Decision]:
+        del event, now_us
+        del scene.lanes.owned[0]
+        return []
+
+    monkeypatch.setattr(scene.core, "handle", end)
+    scene.reads_requests(5, change=1)
+
+    assert scene.lanes.owned == {}
 
 
 def test_completions_count_from_the_change_that_asked_for_them() -> None:
