@@ -12,10 +12,11 @@ READY := .venv/.ready
 SOURCES := libs loadtest schemas services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos check format up down bench schemas lock
+.PHONY: help setup demo test chaos check format up down bench bench-peers schemas lock \
+  lock-peers
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make .venv, with the command .venv/bin/headrace
 	@echo "Ready: .venv/bin/headrace"
@@ -49,6 +50,9 @@ down: $(READY) ## stop what `make up` started
 bench: $(READY) ## load tests of the whole path (ARGS="overload --only 2x")
 	@$(BIN)/python -m loadtest $(ARGS)
 
+bench-peers: $(READY) ## other model servers beside Headrace (ARGS="--only litserve")
+	@$(BIN)/python -m loadtest.peers $(ARGS)
+
 schemas: $(READY) ## write anew what is generated from schemas/ and settings
 	@$(BIN)/python schemas/generate.py
 
@@ -58,6 +62,9 @@ lock: $(UV) ## resolve requirements.lock anew (ARGS=--upgrade for newer versions
 	  --custom-compile-command "make lock" \
 	  --extra ingress --extra worker --extra ctl --group build --group demo --group dev $(ARGS) \
 	  --output-file requirements.lock pyproject.toml
+
+lock-peers: $(READY) ## resolve the requirements of `make bench-peers` anew (ARGS=NAME)
+	@$(BIN)/python -m loadtest.peers lock $(ARGS)
 
 $(READY): $(UV) requirements.lock pyproject.toml
 	@[ -x $(BIN)/python ] || $(UV) venv --quiet --clear --no-python-downloads \

@@ -15,7 +15,7 @@ from loadtest.scenario import Mlp, Model, Simulated, Stream
 from loadtest.stream import Prepared
 from services.ctl.client import infer_request
 
-__all__ = ["manifest_of", "prepare", "prepare_row", "write_models"]
+__all__ = ["manifest_of", "prepare", "prepare_row", "tiny_onnx", "write_models"]
 
 _INPUT = "x"
 _VARIANTS = 64
@@ -42,7 +42,7 @@ def write_models(folder: Path, models: dict[str, Model]) -> None:
                 f"inputs = [{{ {inputs}, shape = {[-1, *model.shape]} }}]",
             ]
         else:
-            (version / "model.onnx").write_bytes(_mlp())
+            (version / "model.onnx").write_bytes(tiny_onnx())
         (version / "model.toml").write_text("\n".join(lines) + "\n")
 
 
@@ -103,7 +103,8 @@ def prepare_row(
     return Prepared(wire, answer_end)
 
 
-def _mlp() -> bytes:
+def tiny_onnx() -> bytes:
+    """The ONNX file of an ``mlp``."""
     dice = np.random.default_rng(0)
     nodes, constants = [], []
     at = _INPUT

@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Usage", "cpu_ns", "foreign_cores", "memory_bytes", "usage"]
+__all__ = [
+    "Usage",
+    "cpu_ns",
+    "foreign_cores",
+    "memory_bytes",
+    "usage",
+    "usage_of_living",
+]
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -43,6 +51,15 @@ def usage(pids: Mapping[str, Iterable[int]]) -> Usage:
         {service: sum(map(cpu_ns, each)) for service, each in pids.items()},
         (user + nice + system + irq + softirq + steal) * _TICK_NS,
     )
+
+
+def usage_of_living(pids: Iterable[int]) -> Usage:
+    """By process id; those that have ended are left out."""
+    found = {}
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            found[str(pid)] = cpu_ns(pid)
+    return usage({})._replace(processes_ns=found)
 
 
 def foreign_cores(before: Usage, after: Usage, own_ns: int) -> float:

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,7 +19,7 @@ from loadtest import processes
 from loadtest.sending import send
 from loadtest.stream import Prepared, Stream
 
-__all__ = ["Bare", "Floor", "measure_bare", "measure_floor"]
+__all__ = ["Bare", "Floor", "measure_bare", "measure_floor", "running_floor"]
 
 _ROOT = Path(__file__).parent.parent
 _ENDS_WITHIN_S = 30.0
@@ -89,34 +90,41 @@ def measure_bare(manifest: Manifest, seconds: float) -> float:
 
 def measure_floor(command: Sequence[str], seconds: float) -> Floor:
     """Asked in a closed loop by the generator ``command``."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     request = Prepared(
         b"POST /v2/models/x/infer HTTP/1.1\r\nhost: 127.0.0.1\r\n"
         b"content-length: %d\r\n\r\n" % len(_FLOOR_BODY) + _FLOOR_BODY
     )
     second_ns = 1_000_000_000
-    stream = Stream(
-        [("127.0.0.1", port)],
-        [request],
-        connections=_FLOOR_CONNECTIONS,
-        opened=0,
-        send_ns=round(seconds * second_ns),
-        drain_ns=second_ns,
-    )
+    with running_floor() as (address, pid):
+        stream = Stream(
+            [address],
+            [request],
+            connections=_FLOOR_CONNECTIONS,
+            opened=0,
+            send_ns=round(seconds * second_ns),
+            drain_ns=second_ns,
+        )
+        before_ns = processes.cpu_ns(pid)
+        (records,) = send(command, [stream])
+        used_ns = processes.cpu_ns(pid) - before_ns
+    count = len(records.outcome)
+    return Floor(count / seconds, used_ns / 1e3 / count)
+
+
+@contextmanager
+def running_floor() -> Iterator[tuple[tuple[str, int], int]]:
+    """The raw ASGI app's address and process id."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     server = subprocess.Popen(
         (sys.executable, "-m", "loadtest.floor", str(port)), cwd=_ROOT
     )
     try:
         _await_listener(port)
-        before_ns = processes.cpu_ns(server.pid)
-        (records,) = send(command, [stream])
-        used_ns = processes.cpu_ns(server.pid) - before_ns
+        yield ("127.0.0.1", port), server.pid
     finally:
         server.terminate()
         server.wait()
-    count = len(records.outcome)
-    return Floor(count / seconds, used_ns / 1e3 / count)
 
 
 def _await_listener(port: int) -> None:

@@ -1,0 +1,1 @@
+"""Other model servers, measured beside Headrace by the same generator."""

@@ -1,0 +1,138 @@
+"""The comparison printed, and kept as JSON and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from headrace.errors import SetupError
+from loadtest.peers.comparing import (
+    HEADINGS,
+    LEGEND,
+    Failure,
+    Verdict,
+    rows,
+    verdicts,
+)
+from loadtest.peers.measuring import Measurement
+from loadtest.summary import machine
+
+__all__ = ["Document", "print_document", "read_document", "write_document"]
+
+_STEM = "peers"
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+class Document(msgspec.Struct):
+    """Everything that was measured, in one run or in several on the same machine."""
+
+    machine: str = msgspec.field(default_factory=machine)
+    date: str = msgspec.field(
+        default_factory=lambda: datetime.now(UTC).date().isoformat()
+    )
+    settings: dict[str, str] = {}
+    measurements: list[Measurement] = []
+    failures: list[Failure] = []
+    verdicts: list[Verdict] = []
+
+    @property
+    def rounds(self) -> int:
+        return max((each.round + 1 for each in self.measurements), default=0)
+
+
+def read_document(folder: Path) -> Document:
+    """What an earlier run left in ``folder``; empty if there is nothing.
+
+    Raises SetupError if it cannot be read, or is of another machine.
+    """
+    path = folder / f"{_STEM}.json"
+    if not path.exists():
+        return Document()
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Document)
+    except msgspec.DecodeError as error:
+        raise SetupError(f"{path} cannot be added to: {error}") from error
+    if found.machine != machine():
+        raise SetupError(f"{path} is of another machine: {found.machine}")
+    return found
+
+
+def write_document(folder: Path, document: Document) -> Path:
+    """Write ``peers.json`` and ``peers.html``; returns the path of the page."""
+    document.verdicts = verdicts(document.measurements)
+    folder.mkdir(parents=True, exist_ok=True)
+    content = msgspec.json.format(msgspec.json.encode(document), indent=1)
+    (folder / f"{_STEM}.json").write_bytes(content + b"\n")
+    page = folder / f"{_STEM}.html"
+    page.write_text(_page(document), "utf-8")
+    return page
+
+
+def print_document(document: Document, console: Console) -> None:
+    table = Table(title=_title(document), box=box.SIMPLE_HEAD)
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place < 2 else "right")
+    for row in rows(document.measurements):
+        table.add_row(*row)
+    console.print(table)
+    console.print(LEGEND, highlight=False)
+    for verdict in document.verdicts:
+        style = "green" if verdict.held else "red"
+        console.print(str(verdict), style=style, highlight=False)
+    for failure in document.failures:
+        console.print(
+            f"{failure.system} could not be measured ({failure.scenario}): "
+            f"{failure.words}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+        )
+
+
+def _title(document: Document) -> str:
+    return (
+        f"Headrace and its peers, {document.machine}, {document.date}, "
+        f"rounds: {document.rounds}"
+    )
+
+
+def _page(document: Document) -> str:
+    heads = "".join(f"<th>{escape(heading)}" for heading in HEADINGS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row)
+        for row in rows(document.measurements)
+    )
+    judged = _list(map(str, document.verdicts))
+    failed = _list(
+        f"{each.system} ({each.scenario}): {each.words}" for each in document.failures
+    )
+    told = _list(f"{name}: {text}" for name, text in document.settings.items())
+    foreign = max((each.foreign_cores for each in document.measurements), default=0.0)
+    style = (
+        "body{font:15px sans-serif;margin:2em}td,th{padding:2px 6px;text-align:right}"
+        "td:first-child,th:first-child{text-align:left}tr:nth-child(odd){background:#eee}"
+        "li{white-space:pre-line}"
+    )
+    title = escape(_title(document))
+    return (
+        f"<!doctype html><meta charset=utf-8><title>{title}</title>"
+        f"<style>{style}</style><h1>{title}</h1>"
+        f"<table><tr>{heads}{body}</table><p>{escape(LEGEND)}"
+        f"<p>Others used at most {foreign:.2f} cores during a run."
+        f"<h2>Promises</h2>{judged}<h2>Settings</h2>{told}"
+        f"<h2>Not measured</h2>{failed}"
+    )
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(line)}" for line in lines) + "</ul>"
