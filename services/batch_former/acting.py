@@ -36,9 +36,12 @@ from headrace.telemetry import LogEvent, get_log
 from headrace.wire.topics import PRIORITIES, Topics
 from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
-from services.batch_former.lanes import Lanes, OwnedLane, Route
+from services.batch_former.inbox import Channel
+from services.batch_former.lanes import NEVER, Lanes, OwnedLane, Route
 from services.batch_former.measuring import Measuring
+from services.batch_former.messages import ReadBatch
 from services.batch_former.ownership import Ownership
+from services.batch_former.tiers import Tier, Tiers
 from services.batch_former.writing import Writing
 
 __all__ = ["Acting"]
@@ -54,7 +57,7 @@ class Acting:
         topics: Topics,
         lanes: Lanes,
         *,
-        requests: Sequence[Consuming],
+        requests: Sequence[Tiers],
         completions: Consuming,
         ownership: Ownership,
         writing: Writing,
@@ -80,6 +83,18 @@ class Acting:
     def tell_all(self, event: Event, now_us: int) -> None:
         for owned in list(self._lanes.owned.values()):
             self.tell(owned, event, now_us)
+
+    def warm(self, batch: ReadBatch, now_us: int) -> None:
+        """What had records just now, and was idle before, moves to the hot reader."""
+        tiers = self._requests[batch.channel - Channel.REALTIME]
+        if tiers.has_cold:
+            had = {TopicPartition(each.topic, each.partition) for each in batch.records}
+            self._move(tiers, tiers.to_warm(had, now_us), Tier.HOT, now_us)
+
+    def cool(self, now_us: int) -> None:
+        """What has become idle moves to the cold reader."""
+        for tiers in self._requests:
+            self._move(tiers, tiers.to_cool(now_us), Tier.COLD, now_us)
 
     def carry_out(
         self, owned: OwnedLane, decisions: Iterable[Decision], now_us: int
@@ -226,8 +241,27 @@ class Acting:
         self._log.info("lane.dropped", lane=owned.lane)
         self._ownership.let_go(owned.lane)
 
-    def _reader(self, partition: int) -> Consuming:
+    def _reader(self, partition: int) -> Tiers:
         return self._requests[partition % PRIORITIES]
+
+    def _move(
+        self,
+        tiers: Tiers,
+        partitions: Iterable[TopicPartition],
+        tier: Tier,
+        now_us: int,
+    ) -> None:
+        """Whose records are taken one by one stays where it is."""
+        moves = {}
+        for one in partitions:
+            route = self._lanes.routes.get(one)
+            if route is not None and not route.takes_one and route.change < NEVER:
+                moves[one] = route.owned.core.reads_at(*one)
+        if moves:
+            change = tiers.move(moves, tier, now_us)
+            for one in moves:
+                route = self._lanes.routes[one]
+                self._lanes.routes[one] = route._replace(change=change)
 
     def _completions_of(self, lane: int) -> TopicPartition:
         return TopicPartition(self._topics.completions, lane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.broker import Reader, ReaderThread, Record, TopicPartition
 from headrace.errors import BusError, OffsetOutOfRange
@@ -22,9 +22,10 @@ RANGE_TIMEOUT_S = 2.0
 class Consuming:
     """Reads what the loop asks for and puts it on the inbox.
 
-    Each change of what is read has a number, and each batch that of the last change
-    before it: so the loop tells records from before a change from those after it,
-    however long they lay in the inbox.
+    Each change of what is read has a number from ``changes``, which may be the count
+    of several, and each batch that of the last change before it: so the loop tells
+    records from before a change from those after it, however long they lay in the
+    inbox.
     """
 
     def __init__(
@@ -33,12 +34,13 @@ class Consuming:
         channel: Channel,
         inbox: Inbox[Message],
         *,
+        changes: Iterator[int],
         records_max: int,
     ) -> None:
         self._reader = reader
         self._channel = channel
         self._inbox = inbox
-        self._asked = 0
+        self._changes = changes
         self._made = 0
         self._thread = ReaderThread(
             channel.name.lower(),
@@ -69,13 +71,14 @@ class Consuming:
         return self._change(lambda reader: reader.resume([partition]))
 
     def _change(self, change: Callable[[Reader], None]) -> int:
+        number = next(self._changes)
+
         def make(reader: Reader) -> None:
             change(reader)
-            self._made += 1
+            self._made = number
 
-        self._asked += 1
         self._thread.do(make)
-        return self._asked
+        return number
 
     def _take(self, records: list[Record]) -> None:
         self._inbox.put(self._channel, ReadBatch(self._channel, records, self._made))

@@ -114,6 +114,14 @@ class Intake:
         if read is not None:
             owned, last = read
             self._measuring.requests_read(owned.lane, last, owned.taken_us, now_us)
+        # What is held waits for the change at which it was read.
+        if not self._early.is_holding:
+            self._acting.warm(batch, now_us)
+
+    def cool(self, now_us: int) -> None:
+        """Leave partitions that have become idle to the reader of such."""
+        if not self._early.is_holding:
+            self._acting.cool(now_us)
 
     def take_early(self, now_us: int, *, models_changed: bool = False) -> None:
         """Read anew what may have been early, when it is time."""

@@ -9,7 +9,7 @@ from headrace.delivery import Lane
 from headrace.scheduling import BatchFormer
 from services.batch_former.messages import EndsFound
 
-__all__ = ["Lanes", "OwnedLane", "Route"]
+__all__ = ["NEVER", "Lanes", "OwnedLane", "Route"]
 
 NEVER = sys.maxsize
 """A change that no reader comes to."""

@@ -294,6 +294,7 @@ class Loop:
             self._measure_at_us = self._now_us + PUBLISH_US
             for owned, hops in self._published.measure(self._lanes, self._now_us):
                 self._acting.tell(owned, hops, self._now_us)
+            self._intake.cool(self._now_us)
         self._published.refresh(self._lanes, self._now_us)
         if self._now_us < self._busy_until_us or self._published.is_busy:
             self._publish_at_us = self._now_us + PUBLISH_BUSY_US

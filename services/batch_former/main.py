@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import socket
 import sys
@@ -74,6 +75,7 @@ from services.batch_former.ownership import Ownership
 from services.batch_former.producing import Producing
 from services.batch_former.published import Published
 from services.batch_former.settings import FormerSettings
+from services.batch_former.tiers import Tiers
 from services.batch_former.writing import Writing
 
 __all__ = ["main", "serve"]
@@ -219,13 +221,9 @@ class _Former:
         registry = MetricsRegistry()
         process, metrics = ProcessMetrics(registry), FormerMetrics(registry)
         scheduling = self._settings.scheduling
+        hops = HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us)
         self._probes = ProbeServer(self._settings.admin, self._health, registry)
-        self._measuring = Measuring(
-            self._topics,
-            metrics,
-            process,
-            HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us),
-        )
+        self._measuring = Measuring(self._topics, metrics, process, hops)
         self._published = Published(
             self._topics,
             self._measuring,
@@ -238,22 +236,15 @@ class _Former:
         )
 
     def _make_readers(self) -> None:
-        reading = self._settings.former
-        ahead = ReaderSettings(queue_bytes_max=reading.ahead_bytes_max)
-        self._requests = [
-            Consuming(
-                self._reader(priority.name.lower(), ahead),
-                Channel.of(priority),
-                self._inbox,
-                records_max=reading.records_max,
-            )
-            for priority in Priority
-        ]
-        self._completions = Consuming(
-            self._reader("completions"),
-            Channel.COMPLETIONS,
-            self._inbox,
-            records_max=reading.records_max,
+        self._consuming = partial(
+            Consuming,
+            inbox=self._inbox,
+            changes=itertools.count(1),
+            records_max=self._settings.former.records_max,
+        )
+        self._requests = [self._requests_of(priority) for priority in Priority]
+        self._completions = self._consuming(
+            self._reader("completions"), Channel.COMPLETIONS
         )
         self._models = TableReader(
             self._reader("models", TABLES),
@@ -266,6 +257,26 @@ class _Former:
             self._topics.status,
             lambda records: self._inbox.put(Channel.STATUS, StatusRead(records)),
             partial(self._fail, "status"),
+        )
+
+    def _requests_of(self, priority: Priority, tier: str = "") -> Consuming:
+        settings = ReaderSettings(queue_bytes_max=self._settings.former.ahead_bytes_max)
+        reader = self._reader(f"{priority.name.lower()}{tier}", settings)
+        return self._consuming(reader, Channel.of(priority))
+
+    def _tiers(self, priority: Priority) -> Tiers:
+        def make_cold() -> Consuming:
+            cold = self._requests_of(priority, ".idle")
+            self._requests.append(cold)
+            cold.start()
+            return cold
+
+        reading = self._settings.former
+        return Tiers(
+            self._requests[priority],
+            make_cold,
+            hot_max=reading.hot_partitions_max,
+            idle_us=reading.idle_ms * 1000,
         )
 
     def _make_producers(self) -> None:
@@ -313,7 +324,7 @@ class _Former:
         return Acting(
             self._topics,
             self._lanes,
-            requests=self._requests,
+            requests=[self._tiers(priority) for priority in Priority],
             completions=self._completions,
             ownership=self._ownership,
             writing=writing,

@@ -28,6 +28,14 @@ class ReadingSettings(BaseModel, frozen=True, extra="forbid"):
     ahead_bytes_max: PositiveInt = 16 * 1024 * 1024
     """Bytes that each priority's reader fetches ahead; the rest stays in the log."""
 
+    hot_partitions_max: PositiveInt = 32
+    """Partitions of a priority, one for each model and lane, up to which they share
+    one reader. Beyond, the idle ones have a second one, so that the busy ones need not
+    wait for a fetch of them all; a record makes a partition busy."""
+
+    idle_ms: PositiveInt = 10_000
+    """After so long without a record a partition is idle."""
+
 
 class FormerSettings(BaseModel, frozen=True, extra="forbid"):
     """The groups that a batch former reads."""

@@ -143,6 +143,10 @@ class Lane:
             self._act(now_us, is_tick=isinstance(event, Ticked))
         return self._out.take()
 
+    def reads_at(self, topic: str, partition: int) -> int:
+        """Where the next record of a partition that it reads will lie."""
+        return self._work.ledger.logs[topic, partition].position
+
     def wakeup_at_us(self) -> int | None:
         """The next instant at which ``Ticked`` can change anything."""
         match self._state:

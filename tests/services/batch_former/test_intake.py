@@ -58,6 +58,8 @@ class Telling:
 
     def tell_all(self, event: Event, now_us: int) -> None: ...
 
+    def warm(self, batch: ReadBatch, now_us: int) -> None: ...
+
 
 class Reading:
     """In place of a decoder: whatever the record is, this request."""

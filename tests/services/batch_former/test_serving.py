@@ -63,6 +63,24 @@ def test_only_requests_that_fit_together_share_a_batch(
     }
 
 
+def test_requests_of_busy_and_of_idle_models_are_all_served(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    models = [pool.announce(0, model=name) for name in ("m", "n", "o")]
+    worker = start_worker(pool)
+    start_former(
+        pool, HEADRACE_FORMER__HOT_PARTITIONS_MAX="1", HEADRACE_FORMER__IDLE_MS="1"
+    )
+    sent, served = [], []
+    for model in models * 5:
+        # What was busy is idle by now.
+        sent += pool.requests(2, model)
+        served += [one for batch in worker.serve(2) for one in batch.ids]
+
+    assert sorted(served) == sorted(sent)
+    until("everything is committed", lambda: pool.depth().committed == 10)
+
+
 def test_an_urgent_request_does_not_wait_behind_a_bulk_backlog(
     pool: Pool, start_former: StartFormer, start_worker: StartWorker
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -84,7 +85,9 @@ def test_records_from_before_a_move_are_told_from_those_after_it(
 ) -> None:
     inbox: Inbox[Message] = Inbox()
     reader = KafkaReader(pool.connection)
-    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=1)
+    consuming = Consuming(
+        reader, Channel.STANDARD, inbox, changes=itertools.count(1), records_max=1
+    )
     consuming.start()
 
     first = consuming.read({partition: 0})
@@ -145,7 +148,9 @@ def test_the_two_questions_of_a_look_outlast_the_fetches_before_them(
 def test_a_move_asked_for_during_a_read_counts_from_the_next_one() -> None:
     inbox: Inbox[Message] = Inbox()
     reader = HeldReader()
-    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=1)
+    consuming = Consuming(
+        reader, Channel.STANDARD, inbox, changes=itertools.count(1), records_max=1
+    )
     first = consuming.read({TopicPartition("t", 0): 0})
     consuming.start()
     assert reader.entered.acquire(timeout=10)
@@ -170,7 +175,9 @@ def test_a_position_outside_the_log_is_reported_with_what_is_there(
 ) -> None:
     inbox: Inbox[Message] = Inbox()
     reader = KafkaReader(pool.connection)
-    consuming = Consuming(reader, Channel.STANDARD, inbox, records_max=10)
+    consuming = Consuming(
+        reader, Channel.STANDARD, inbox, changes=itertools.count(1), records_max=10
+    )
     consuming.start()
 
     change = consuming.read({partition: 1_000})
