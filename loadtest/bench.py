@@ -89,7 +89,8 @@ class Bench:
                             yield self._measure(run, place, number)
 
     def _warm_up(self, place: _Place) -> None:
-        for name in self._scenario.models:
+        asked = {each.model for run in self._scenario.runs for each in run.streams}
+        for name in sorted(asked):
             stream = StreamSpec(
                 model=name, arrivals="closed", connections=_WARM_UP_CONNECTIONS
             )
@@ -198,8 +199,7 @@ class _Place:
 
     @property
     def label(self) -> str:
-        counts = self.platform.model_dump(exclude_defaults=True)
-        return " ".join(f"{key}={value}" for key, value in counts.items())
+        return self.platform.label
 
 
 def arrivals_ns(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from loadtest.summary import Summary
 
-__all__ = ["drawn"]
+__all__ = ["drawn", "growth"]
 
 _PARTS = {
     "ingress": "ingress",
@@ -38,6 +38,27 @@ def drawn(summaries: Sequence[Summary]) -> Iterator[str]:
             figure, axes = _plot(summary.name, "s", "/s")
             _draw_timeline(axes, summary)
             yield _svg(figure)
+
+
+def growth(
+    unit: str,
+    amounts: Sequence[int],
+    cpu_us: Mapping[str, Sequence[float]],
+    answered: Sequence[float],
+) -> str:
+    """CPU per answer by service, and answers per second beside it, against what
+    grows."""
+    figure, axes = _plot("", unit, "CPU per answer, µs")
+    for service, costs in cpu_us.items():
+        axes.plot(amounts, costs, marker="o", label=_PARTS[service])
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left")
+    beside = axes.twinx()
+    beside.plot(amounts, answered, linestyle="--", color="grey")
+    beside.set_ylabel("answered/s (dashed)")
+    beside.set_ylim(bottom=0)
+    return _svg(figure)
 
 
 def _plot(title: str, x: str, y: str) -> tuple[Figure, Axes]:

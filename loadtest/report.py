@@ -14,7 +14,7 @@ from rich.table import Table
 from loadtest import plots
 from loadtest.summary import COMPARED, Judged, Summary, Value, machine
 
-__all__ = ["print_report", "write_report"]
+__all__ = ["page_of", "print_report", "write_report"]
 
 _SERVICES = ("ingress", "batch_former", "gpu_worker", "kafka")
 _HEADINGS = (
@@ -159,6 +159,11 @@ def _page(title: str, summaries: Sequence[Summary], judged: Sequence[Judged]) ->
     lines = [_judgement(each) for each in judged] + _remarks(summaries)
     remarks = "".join(f"<li>{escape(line)}" for line in lines)
     drawn = "".join(plots.drawn(summaries))
+    return page_of(title, f"<table><tr>{heads}{rows}</table><ul>{remarks}</ul>{drawn}")
+
+
+def page_of(title: str, body: str) -> str:
+    """A page by itself, with the machine under its title."""
     style = (
         "body{font:15px sans-serif;margin:2em}td,th{padding:2px 8px;text-align:right}"
         "td:first-child,th:first-child{text-align:left}tr:nth-child(odd){background:#eee}"
@@ -166,6 +171,5 @@ def _page(title: str, summaries: Sequence[Summary], judged: Sequence[Judged]) ->
     )
     return (
         f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title>"
-        f"<style>{style}</style><h1>{escape(title)}</h1><p>{escape(machine())}"
-        f"<table><tr>{heads}{rows}</table><ul>{remarks}</ul>{drawn}"
+        f"<style>{style}</style><h1>{escape(title)}</h1><p>{escape(machine())}{body}"
     )

@@ -76,6 +76,12 @@ class Platform(BaseModel, frozen=True, extra="forbid"):
     environment: dict[str, str] = {}
     """Settings of the services, such as HEADRACE_SCHEDULING__...; best none."""
 
+    @property
+    def label(self) -> str:
+        """What is not as usual."""
+        counts = self.model_dump(exclude_defaults=True)
+        return " ".join(f"{key}={value}" for key, value in counts.items())
+
 
 class Step(BaseModel, frozen=True, extra="forbid"):
     """A part of a stream: ``load`` for so many seconds."""
