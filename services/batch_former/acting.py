@@ -95,6 +95,7 @@ class Acting:
         """What has become idle moves to the cold reader."""
         for tiers in self._requests:
             self._move(tiers, tiers.to_cool(now_us), Tier.COLD, now_us)
+            tiers.settle(now_us)
 
     def carry_out(
         self, owned: OwnedLane, decisions: Iterable[Decision], now_us: int
@@ -257,11 +258,9 @@ class Acting:
             route = self._lanes.routes.get(one)
             if route is not None and not route.takes_one and route.change < NEVER:
                 moves[one] = route.owned.core.reads_at(*one)
+                self._lanes.routes[one] = route._replace(is_read_twice=True)
         if moves:
-            change = tiers.move(moves, tier, now_us)
-            for one in moves:
-                route = self._lanes.routes[one]
-                self._lanes.routes[one] = route._replace(change=change)
+            tiers.move(moves, tier, now_us)
 
     def _completions_of(self, lane: int) -> TopicPartition:
         return TopicPartition(self._topics.completions, lane)

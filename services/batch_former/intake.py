@@ -114,7 +114,7 @@ class Intake:
         if read is not None:
             owned, last = read
             self._measuring.requests_read(owned.lane, last, owned.taken_us, now_us)
-        # What is held waits for the change at which it was read.
+        # What is held is not taken yet: a second reader would bring it again.
         if not self._early.is_holding:
             self._acting.warm(batch, now_us)
 
@@ -211,6 +211,8 @@ class Intake:
             key = record.topic, record.partition
             route = routes.get(key)
             if route is None or change < route.change:
+                continue
+            if route.is_read_twice and record.offset < route.owned.core.reads_at(*key):
                 continue
             if early.is_holding and early.is_held(key, each):
                 continue

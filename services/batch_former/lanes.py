@@ -52,6 +52,9 @@ class Route(NamedTuple):
     takes_one: bool = False
     """The first of them alone; others are not of this lane any more."""
 
+    is_read_twice: bool = False
+    """By two readers for a while: only what is not taken yet is new."""
+
     def without_more(self) -> Route:
         return self._replace(change=NEVER)
 

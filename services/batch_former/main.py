@@ -91,7 +91,7 @@ REQUEST_HEAD_BYTES = 65_536
 """What a request record may have beside its payload (``schemas/asyncapi.yaml``); the
 topic of dead letters has room for twice as much."""
 
-TABLES = ReaderSettings(fetch_wait_ms=250)
+SELDOM = ReaderSettings(fetch_wait_ms=250)
 DEFAULT = ReaderSettings()
 
 
@@ -247,26 +247,29 @@ class _Former:
             self._reader("completions"), Channel.COMPLETIONS
         )
         self._models = TableReader(
-            self._reader("models", TABLES),
+            self._reader("models", SELDOM),
             self._topics.control_models,
             lambda records: self._inbox.put(Channel.MODELS, ModelsRead(records)),
             partial(self._fail, "models"),
         )
         self._status = StatusReader(
-            self._reader("status", TABLES),
+            self._reader("status", SELDOM),
             self._topics.status,
             lambda records: self._inbox.put(Channel.STATUS, StatusRead(records)),
             partial(self._fail, "status"),
         )
 
-    def _requests_of(self, priority: Priority, tier: str = "") -> Consuming:
-        settings = ReaderSettings(queue_bytes_max=self._settings.former.ahead_bytes_max)
-        reader = self._reader(f"{priority.name.lower()}{tier}", settings)
+    def _requests_of(
+        self, priority: Priority, tier: str = "", reading: ReaderSettings = DEFAULT
+    ) -> Consuming:
+        ahead_bytes = self._settings.former.ahead_bytes_max
+        name = f"{priority.name.lower()}{tier}"
+        reader = self._reader(name, reading._replace(queue_bytes_max=ahead_bytes))
         return self._consuming(reader, Channel.of(priority))
 
     def _tiers(self, priority: Priority) -> Tiers:
         def make_cold() -> Consuming:
-            cold = self._requests_of(priority, ".idle")
+            cold = self._requests_of(priority, ".idle", SELDOM)
             self._requests.append(cold)
             cold.start()
             return cold
@@ -355,7 +358,8 @@ class _Former:
 
     def _new_lane(self, lane: int, term: int) -> OwnedLane:
         bus = self._settings.bus
-        scheduler = BatchFormer(self._settings.scheduler, batch_ids=iter(_batch_id, ""))
+        batch_ids = (uuid.uuid4().hex for _ in itertools.count())
+        scheduler = BatchFormer(self._settings.scheduler, batch_ids=batch_ids)
         core = Lane(
             lane,
             former=self._uuid,
@@ -443,7 +447,3 @@ class _Former:
 
     def _producer(self, client: str, settings: ProducerSettings) -> KafkaProducer:
         return KafkaProducer(self._connection(client), settings)
-
-
-def _batch_id() -> str:
-    return uuid.uuid4().hex

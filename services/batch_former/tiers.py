@@ -17,6 +17,10 @@ from headrace.broker import TopicPartition
 __all__ = ["Tier", "Tiers"]
 
 
+OVERLAP_US = 1_000_000
+"""Longer than any fetch waits."""
+
+
 class Tier(IntEnum):
     HOT = 0
     COLD = 1
@@ -24,7 +28,8 @@ class Tier(IntEnum):
 
 class PartitionReader(Protocol):
     """What a tier needs of its reader; each call returns the number of the change,
-    and the two of a priority count their changes together."""
+    and the two of a priority count their changes together: a route's change is older
+    than those with which its partition moves."""
 
     def read(self, positions: Mapping[TopicPartition, int]) -> int: ...
 
@@ -38,8 +43,9 @@ class PartitionReader(Protocol):
 class Tiers:
     """One priority's partitions over its two readers. A paused one stays where it is.
 
-    The loop alone calls it. Since the changes of both readers have one count, a route
-    tells by its change what was read before a move from what was read after it.
+    A reader does not see a partition before the fetch is over that was under way when
+    it got it. So who moves is read by both for ``OVERLAP_US``, and whoever takes the
+    records tells by their offsets which it has. The loop alone calls.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class Tiers:
         self._readers = {Tier.HOT: hot}
         self._make_cold = make_cold
         self._tiers: dict[TopicPartition, Tier] = {}
+        self._leaving: dict[TopicPartition, int] = {}
+        """Until when the other reader has them too."""
         self._read_us: dict[TopicPartition, int | None] = {}
         """When each hot partition last had a record, once that is watched."""
         self._paused: set[TopicPartition] = set()
@@ -77,26 +85,31 @@ class Tiers:
                 tier = self._put(one, Tier.HOT if has_room else Tier.COLD)
             apart.setdefault(tier, {})[one] = offset
         self._paused.difference_update(positions)
-        return min(self._reader(tier).read(some) for tier, some in apart.items())
+        changes = [self._reader(tier).read(some) for tier, some in apart.items()]
+        # What the other reader had of them has an older change.
+        self._leave(self._leaving.keys() & positions.keys())
+        return min(changes)
 
     def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        known = self._tiers.keys() & set(partitions)
+        self._leave(self._leaving.keys() & known)
         apart: defaultdict[Tier, list[TopicPartition]] = defaultdict(list)
-        for one in partitions:
-            tier = self._tiers.pop(one, None)
-            if tier is not None:
-                self._read_us.pop(one, None)
-                self._paused.discard(one)
-                apart[tier].append(one)
+        for one in known:
+            apart[self._tiers.pop(one)].append(one)
+            self._read_us.pop(one, None)
+            self._paused.discard(one)
         for tier, some in apart.items():
             self._reader(tier).stop_reading(some)
 
     def pause(self, partition: TopicPartition) -> None:
         self._paused.add(partition)
-        self._reader(self._tiers[partition]).pause(partition)
+        for reader in self._readers_of(partition):
+            reader.pause(partition)
 
     def resume(self, partition: TopicPartition) -> None:
         self._paused.discard(partition)
-        self._reader(self._tiers[partition]).resume(partition)
+        for reader in self._readers_of(partition):
+            reader.resume(partition)
 
     def to_warm(
         self, partitions: Iterable[TopicPartition], now_us: int
@@ -125,15 +138,28 @@ class Tiers:
 
     def move(
         self, positions: Mapping[TopicPartition, int], tier: Tier, now_us: int
-    ) -> int:
-        """Read these in ``tier`` from there on; the number of the change."""
+    ) -> None:
+        """Read these in ``tier``, from there on."""
         for one in positions:
             self._put(one, tier, now_us)
-        # What the old reader still finds of them, it finds before its next change, and
-        # so after one that is older than this.
-        change = self._reader(tier).read(positions)
-        self._reader(Tier(1 - tier)).stop_reading([*positions])
-        return change
+            self._leaving[one] = now_us + OVERLAP_US
+        self._reader(tier).read(positions)
+
+    def settle(self, now_us: int) -> None:
+        """Whoever has moved leaves its old reader when it is time."""
+        self._leave({one for one, at_us in self._leaving.items() if at_us <= now_us})
+
+    def _leave(self, partitions: Iterable[TopicPartition]) -> None:
+        apart: defaultdict[Tier, list[TopicPartition]] = defaultdict(list)
+        for one in partitions:
+            del self._leaving[one]
+            apart[Tier(1 - self._tiers[one])].append(one)
+        for tier, some in apart.items():
+            self._reader(tier).stop_reading(some)
+
+    def _readers_of(self, one: TopicPartition) -> list[PartitionReader]:
+        tiers = Tier if one in self._leaving else (self._tiers[one],)
+        return [self._reader(tier) for tier in tiers]
 
     def _reader(self, tier: Tier) -> PartitionReader:
         if tier not in self._readers:

@@ -23,7 +23,7 @@ from headrace.delivery.decisions import Commit, CommitEntry
 from headrace.delivery.events import CommitEnded, CommitOutcome, PositionsFetched
 from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Channel, Inbox
-from services.batch_former.main import DEFAULT, TABLES
+from services.batch_former.main import DEFAULT, SELDOM
 from services.batch_former.messages import (
     Asked,
     LanesAssigned,
@@ -138,7 +138,7 @@ class HeldReader:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("settings", [DEFAULT, TABLES])
+@pytest.mark.parametrize("settings", [DEFAULT, SELDOM])
 def test_the_two_questions_of_a_look_outlast_the_fetches_before_them(
     settings: ReaderSettings,
 ) -> None:

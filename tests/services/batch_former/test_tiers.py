@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker import TopicPartition
-from services.batch_former.tiers import Tier, Tiers
+from services.batch_former.tiers import OVERLAP_US, Tier, Tiers
 
 P = [TopicPartition("requests.m", n) for n in range(5)]
 
@@ -116,6 +116,8 @@ def test_a_record_makes_a_partition_hot_and_idleness_makes_it_cold(few: Scene) -
     assert few.tiers.to_warm([P[0], P[2]], 5) == [P[2]]
     few.tiers.move({P[2]: 1}, Tier.HOT, 5)
     assert few.hot.partitions == {P[0], P[1], P[2]}
+    assert few.cold.partitions == {P[2], P[3]}
+    few.tiers.settle(5 + OVERLAP_US)
     assert few.cold.partitions == {P[3]}
     # P[1] is watched from here on.
     assert few.tiers.to_cool(10) == []
@@ -139,6 +141,18 @@ def test_a_paused_partition_stays_where_it_is(few: Scene) -> None:
     assert few.tiers.to_cool(1 + IDLE_US) == [P[1]]
 
 
+def test_who_moves_is_paused_and_read_anew_in_both_readers(few: Scene) -> None:
+    few.tiers.read(dict.fromkeys(P[:3], 0))
+    few.tiers.move({P[2]: 1}, Tier.HOT, 1)
+    few.tiers.pause(P[2])
+    assert few.hot.polled({P[2]: 2}) == few.cold.polled({P[2]: 2}) == []
+    few.tiers.resume(P[2])
+    assert few.hot.polled({P[2]: 2}) == [(P[2], 1)]
+    few.tiers.read({P[2]: 1})
+    assert few.hot.polled({P[2]: 2}) == [(P[2], 1)]
+    assert few.cold.partitions == set()
+
+
 def test_what_is_not_read_any_more_takes_no_room(few: Scene) -> None:
     few.tiers.read(dict.fromkeys(P[:3], 0))
     few.tiers.stop_reading([P[0], P[2]])
@@ -160,8 +174,9 @@ class Loop:
 
     def __init__(self, scene: Scene) -> None:
         self._tiers = scene.tiers
-        self.routes = dict.fromkeys(P, scene.tiers.read(dict.fromkeys(P, 0)))
+        self._changes = dict.fromkeys(P, scene.tiers.read(dict.fromkeys(P, 0)))
         self.taken: dict[TopicPartition, list[int]] = {one: [] for one in P}
+        self._moved: set[TopicPartition] = set()
         self.inbox: list[tuple[int, Records]] = []
         self.now_us = 0
 
@@ -170,22 +185,32 @@ class Loop:
             return
         change, records = self.inbox.pop(0)
         for one, offset in records:
-            if change >= self.routes[one]:
+            is_old = one in self._moved and offset < len(self.taken[one])
+            if change >= self._changes[one] and not is_old:
                 self.taken[one].append(offset)
         had = {one for one, _ in records}
         self._move(self._tiers.to_warm(had, self.now_us), Tier.HOT)
 
     def cool(self) -> None:
         self._move(self._tiers.to_cool(self.now_us), Tier.COLD)
+        self._tiers.settle(self.now_us)
+
+    def read_anew(self, one: TopicPartition) -> None:
+        """From a record that was taken already, or from where it reads."""
+        at = max(len(self.taken[one]) - 1, 0)
+        del self.taken[one][at:]
+        self._changes[one] = self._tiers.read({one: at})
+        self._moved.discard(one)
 
     def _move(self, some: Iterable[TopicPartition], tier: Tier) -> None:
         at = {one: len(self.taken[one]) for one in some}
         if at:
-            change = self._tiers.move(at, tier, self.now_us)
-            self.routes.update(dict.fromkeys(at, change))
+            self._moved.update(at)
+            self._tiers.move(at, tier, self.now_us)
 
 
-WHAT = ["append", "poll hot", "poll cold", "hot obeys", "cold obeys", "take", "cool"]
+WHAT = ["append", "poll hot", "poll cold", "hot obeys", "cold obeys", "take"]
+WHAT += ["cool", "read anew", "pause", "resume"]
 SETTLING = ["hot obeys", "cold obeys", "poll hot", "poll cold", "take", "take"] * 20
 
 
@@ -195,7 +220,8 @@ def test_every_record_is_taken_once_and_in_order(steps: list[tuple[str, int]]) -
     scene = Scene(hot_max=1)
     loop = Loop(scene)
     ends = dict.fromkeys(P, 0)
-    for step, number in [*steps, *((step, 0) for step in SETTLING)]:
+    resuming = [("resume", number) for number in range(len(P))]
+    for step, number in [*steps, *resuming, *((step, 0) for step in SETTLING)]:
         loop.now_us += IDLE_US
         reader = scene.hot if "hot" in step else scene.cold
         match step:
