@@ -99,7 +99,10 @@ class Commits:
 
     def leave(self, ledger: Ledger, epoch: int, position: int) -> int | None:
         """The last commit; None: there is nothing to say. An owner that comes so far
-        did not end at a record of what it leaves behind."""
+        did not end at a record of what it leaves behind, nor at the one that it reads
+        by itself."""
+        for log in ledger.logs.values():
+            log.suspect = None
         logs = [log for log in ledger.logs.values() if log.has_moved or log.takeovers]
         for log in logs:
             log.takeovers = 0
