@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from headrace.clock import wall_us
 from services.ctl.cluster import reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us, shown
+from services.ctl.where import payload_store
 from services.ctl.wording import counted
 
 __all__ = ["audit"]
@@ -72,12 +74,8 @@ def audit(  # noqa: PLR0913 - its options
         bootstrap, data, "headrace-audit", prefix=prefix, models=models
     )
     report = _with_progress(
-        lambda tell: audit_log(
-            connection,
-            topics,
-            wanted,
-            now_us=now_us,
-            progress=tell,
+        partial(
+            audit_log, connection, topics, wanted, now_us=now_us, store=payload_store()
         )
     )
     if as_json:
@@ -87,13 +85,15 @@ def audit(  # noqa: PLR0913 - its options
     return 0 if report.is_clean else 1
 
 
-def _with_progress(run: Callable[[Callable[[int, int], None]], Report]) -> Report:
+def _with_progress(run: Callable[..., Report]) -> Report:
     """On a terminal; nothing of it is left behind."""
     console = Console(stderr=True)
     silent = not console.is_terminal
     with Progress(console=console, transient=True, disable=silent) as bar:
         task = bar.add_task("records", total=None)
-        return run(lambda done, total: bar.update(task, completed=done, total=total))
+        return run(
+            progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
 
 
 def _show(report: Report) -> None:

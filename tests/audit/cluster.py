@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from uuid import uuid4
 
 import confluent_kafka
 import numpy as np
@@ -37,6 +38,7 @@ from headrace.domain import (
     Terminal,
 )
 from headrace.lifecycle import BusSettings
+from headrace.payloads import PayloadStore
 from headrace.wire import (
     PROTOBUF_HEADERS,
     ROWS,
@@ -131,14 +133,25 @@ class Cluster:
         outgoing = Outgoing(None, headers, value)
         return self.write(self.topics.requests(model), partition, outgoing)
 
-    def answer(self, *request_ids: str, value: float = 1.0, partition: int = 0) -> None:
-        """Successes in one record."""
+    def answer(
+        self,
+        *request_ids: str,
+        value: float = 1.0,
+        partition: int = 0,
+        store: PayloadStore | None = None,
+    ) -> None:
+        """Successes in one record, whose data are there or in ``store``."""
         members = list(range(len(request_ids)))
         piece = bytes(an_output(value).data)
+        refs = {}
+        if store is not None:
+            names = (f"20260101T00/{TENANT}/{uuid4().hex}" for _ in members)
+            refs = {n: store.write(name, [piece]) for n, name in enumerate(names)}
+            piece = b""
         output = BatchedOutput(
             "y", Datatype.FP32, (ROWS, 1), tuple(piece for _ in members)
         )
-        body = encode_replies(a_batch(*request_ids), members, [output], FACTS)
+        body = encode_replies(a_batch(*request_ids), members, [output], FACTS, refs)
         outgoing = Outgoing(None, PROTOBUF_HEADERS, body)
         self.write(self.topics.replies, partition, outgoing)
 
@@ -248,6 +261,7 @@ class Cluster:
         from_us: int = 0,
         to_us: int | None = None,
         models: Sequence[str] = (),
+        store: PayloadStore | None = None,
         limits: AuditLimits = AuditLimits(),  # noqa: B008 - immutable
     ) -> Report:
         return audit_log(
@@ -255,6 +269,7 @@ class Cluster:
             self.topics,
             AuditRange(from_us, to_us, frozenset(models)),
             now_us=time.time_ns() // 1000,
+            store=store,
             limits=limits,
         )
 

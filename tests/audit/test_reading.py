@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from headrace.audit import AuditLimits, Kind, Report, reading
 from headrace.broker import TopicPartition
 from headrace.domain import Priority, ReplyAddress, Source
+from headrace.payloads import PayloadStore
 from headrace.wire import Outgoing
 from tests.audit.cluster import MODEL, Cluster
 
@@ -108,6 +110,30 @@ def test_every_kind_of_fault_is_found_with_its_id(cluster: Cluster) -> None:
     (one, _) = [each for each in report.findings if each.kind is Kind.UNANSWERED]
     assert "a worker says that it answered" in one.text
     assert elsewhere.offset == lost.offset + 1
+
+
+def test_answers_in_the_payload_store_are_held_against_each_other(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    store = PayloadStore(f"file://{tmp_path}")
+    for name, values in {
+        "same": (1.0, 1.0),
+        "two": (1.0, 2.0),
+        "rounded": (1.0, 1.000001),
+    }.items():
+        cluster.ask(name)
+        for value in values:
+            cluster.answer(name, value=value, store=store)
+
+    report = cluster.audit(store=store)
+    assert found(report) == {Kind.DIFFERING: ["two"]}
+    assert (report.counts.rounded, report.counts.duplicates) == (1, 3)
+    assert report.warnings == []
+
+    # Without the store what differs cannot be excused.
+    report = cluster.audit()
+    assert found(report) == {Kind.DIFFERING: ["two", "rounded"]}
+    assert "HEADRACE_BUS__PAYLOAD_STORE" in report.warnings[0]
 
 
 def test_what_has_time_left_is_pending(cluster: Cluster) -> None:

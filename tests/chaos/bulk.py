@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from uuid import uuid4
 
 from headrace.broker import (
     Delivery,
@@ -18,17 +19,22 @@ from headrace.broker import (
     Record,
     TopicPartition,
 )
-from headrace.domain import Priority
-from headrace.errors import BusError
+from headrace.clock import wall_us
+from headrace.domain import PayloadRef, Priority
+from headrace.errors import BusError, PayloadLost, StoreUnavailable
 from headrace.lifecycle import BusSettings
+from headrace.payloads import PayloadStore
 from headrace.wire import results_topic
 from headrace.wire._generated.open_inference_pb2 import (
     ModelInferRequest,
     ModelInferResponse,
 )
-from tests.chaos.clients import MODELS, value_of
+from headrace.wire.payloads import dataref_bytes, object_name, read_dataref
+from tests.chaos.clients import INLINE_BYTES_MAX, MODELS, value_of
 
 __all__ = ["Bulk"]
+
+Headers = list[tuple[str, bytes | None]]
 
 TENANT = "chaos"
 AHEAD_MAX = 1_000
@@ -38,6 +44,7 @@ ENDS_WITHIN_S = 90.0
 """After the last fault, all of the items."""
 
 SETUP_S = 30.0
+AGAIN_S = 0.05
 BATCH = 100
 
 
@@ -45,7 +52,15 @@ class Bulk:
     """``count`` items, from ``start`` to ``finish``. An item is accepted once its
     record is acked; until then it is published again."""
 
-    def __init__(self, bootstrap_servers: str, seed: int, count: int, lanes: int):
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        store: PayloadStore,
+        seed: int,
+        count: int,
+        lanes: int,
+    ) -> None:
+        self._store = store
         self.count = count
         self.repeated = 0
         """Ends that came again, the same as before."""
@@ -124,28 +139,39 @@ class Bulk:
                 return
             item = self._waiting.pop()
             model = MODELS[item % len(MODELS)]
-            value = value_of(item, model)
-            request = ModelInferRequest(model_name=model)
-            name = "INT64" if value.dtype.kind == "i" else "FP32"
-            request.inputs.add(name="X", datatype=name, shape=value.shape)
-            request.raw_input_contents.append(value.tobytes())
             self._under_way += 1
             try:
+                headers, body = self._written(item, model)
                 self._producer.produce(
                     self._topics.requests(model),
                     self._topics.request_partition(item % self._lanes, Priority.BULK),
-                    request.SerializeToString(),
-                    headers=[
-                        ("ce_id", str(item).encode()),
-                        ("inf-tenant", TENANT.encode()),
-                        ("reply-topic", self._results.encode()),
-                    ],
+                    body,
+                    headers=headers,
                     on_delivery=partial(self._delivered, item),
                 )
-            except BusError:
+            except (BusError, StoreUnavailable):
                 self._under_way -= 1
                 self._waiting.append(item)
                 return
+
+    def _written(self, item: int, model: str) -> tuple[Headers, bytes]:
+        """Headers and body of its record; what is too large for one is stored."""
+        value = value_of(item, model)
+        request = ModelInferRequest(model_name=model)
+        name = "INT64" if value.dtype.kind == "i" else "FP32"
+        request.inputs.add(name="X", datatype=name, shape=value.shape)
+        headers: Headers = [
+            ("ce_id", str(item).encode()),
+            ("inf-tenant", TENANT.encode()),
+            ("reply-topic", self._results.encode()),
+        ]
+        if value.nbytes > INLINE_BYTES_MAX:
+            own = object_name(wall_us(), TENANT, uuid4().hex)
+            ref = self._store.write(own, [value.tobytes()])
+            headers.append(("inf-dataref", dataref_bytes(ref)))
+        else:
+            request.raw_input_contents.append(value.tobytes())
+        return headers, request.SerializeToString()
 
     def _delivered(self, item: int, delivery: Delivery) -> None:
         self._under_way -= 1
@@ -172,4 +198,22 @@ class Bulk:
             return f"error {(headers['inf-reason'] or b'').decode()}"
         response = ModelInferResponse.FromString(record.value or b"")
         value = value_of(item, MODELS[item % len(MODELS)])
-        return "right" if response.raw_output_contents == [value.tobytes()] else "wrong"
+        ref = read_dataref(headers)
+        is_stored = value.nbytes > INLINE_BYTES_MAX
+        if (ref is not None) is not is_stored:
+            return "in the wrong place"
+        contents = list(response.raw_output_contents) if ref is None else self._get(ref)
+        return "right" if contents == [value.tobytes()] else "wrong"
+
+    def _get(self, ref: PayloadRef) -> list[bytes]:
+        """What is stored; again and again where the store is away."""
+        gives_up_at = time.monotonic() + SETUP_S
+        while True:
+            try:
+                return [bytes(self._store.read(ref))]
+            except PayloadLost:
+                return []
+            except StoreUnavailable:
+                if time.monotonic() > gives_up_at:
+                    raise
+                time.sleep(AGAIN_S)

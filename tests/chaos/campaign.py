@@ -68,7 +68,8 @@ def campaign(
     began = time.time()
     first_window = len(stand.windows)
     clients = Clients(stand.urls, seed)
-    bulk = Bulk(stand.platform.document.bootstrap_servers, seed, items, LANES)
+    servers = stand.platform.document.bootstrap_servers
+    bulk = Bulk(servers, stand.payloads.store, seed, items, LANES)
 
     def strike() -> None:
         started = time.monotonic()

@@ -20,14 +20,20 @@ from services.ctl.client import (
 )
 from tests.chaos.history import Ask, End
 
-__all__ = ["MODELS", "Clients", "now_us"]
+__all__ = ["INLINE_BYTES_MAX", "MODELS", "Clients", "now_us", "value_of"]
 
 INTEGERS = "echo"
 MODELS = (INTEGERS, "simulated", "tight")
 """An identity of ONNX Runtime's, a simulated accelerator, and one with little memory.
 All of them answer with what they were asked."""
 
-WIDTH = 4
+INLINE_BYTES_MAX = 4_096
+"""A larger request or answer travels through the payload store."""
+
+STORED_EVERY = 8
+STORED_WIDTH = 1_024
+"""Of 64-bit numbers, of every so manieth value."""
+
 LIMIT_MS = 2_000
 GIVES_UP_S = 30.0
 """Far beyond every limit and pause."""
@@ -191,7 +197,8 @@ class Clients:
 def value_of(number: int, model: str) -> npt.NDArray[np.generic]:
     """One row that no other request has."""
     if model == INTEGERS:
-        return np.array([[number]], np.int64)
+        width = STORED_WIDTH if number % STORED_EVERY == 0 else 1
+        return np.arange(number, number + width, dtype=np.int64).reshape(1, width)
     low, high = number % 65536, number // 65536
     return np.array([[low, high, -low, 0.5]], np.float32)
 

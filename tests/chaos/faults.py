@@ -31,6 +31,9 @@ class Kind(StrEnum):
     SLOW_NETWORK = "slow-network"
     STALL_NETWORK = "stall-network"
     CUT_NETWORK = "cut-network"
+    STORE_AWAY = "store-away"
+    """What is in the payload store cannot be had, nor anything put there."""
+
     POISON = "poison"
     """What is no request lies among the requests."""
 
@@ -43,6 +46,7 @@ _SPANS_S = {
     Kind.FREEZE_BROKER: (0.5, 3.0),
     Kind.SLOW_NETWORK: (1.0, 3.0),
     Kind.STALL_NETWORK: (0.5, 3.0),
+    Kind.STORE_AWAY: (0.5, 3.0),
 }
 """Seconds from and to; what is not here lasts as long as a process takes to be back."""
 

@@ -18,7 +18,8 @@ import psutil
 from headrace.broker import KafkaConnection, KafkaProducer
 from headrace.embedded import EmbeddedKafka, KafkaSettings, RunningKafka
 from headrace.errors import BusError
-from tests.chaos.clients import MODELS, now_us
+from headrace.payloads import PayloadStore
+from tests.chaos.clients import INLINE_BYTES_MAX, MODELS, now_us
 from tests.chaos.faults import Fault, Kind
 from tests.chaos.history import Window
 from tests.chaos.proxy import Direction, Proxy
@@ -26,7 +27,7 @@ from tests.end_to_end.platforms import Platform, running
 from tests.models import graphs
 from tests.models.folders import put_simulated, put_version
 
-__all__ = ["LANES", "Stand", "standing"]
+__all__ = ["LANES", "Payloads", "Stand", "standing"]
 
 LANES = 2
 COUNTS = ("--ingress", "2", "--formers", "2", "--workers", "4", "--lanes", "2")
@@ -65,8 +66,10 @@ class Stand:
         broker: RunningKafka,
         proxy: Proxy,
         platform: Platform,
+        payloads: Payloads,
     ) -> None:
         self.platform = platform
+        self.payloads = payloads
         self.proxy = proxy
         self.windows: list[Window] = []
         self._kafka = kafka
@@ -112,6 +115,9 @@ class Stand:
                 self.proxy.flow()
             case Kind.CUT_NETWORK:
                 self.proxy.cut()
+            case Kind.STORE_AWAY:
+                with self.payloads.away():
+                    time.sleep(fault.for_s)
             case Kind.POISON:
                 self._poison(fault.slot)
             case kind:
@@ -140,6 +146,7 @@ class Stand:
             capture_output=True,
             text=True,
             check=False,
+            env={**os.environ, **self.payloads.environment},
         )
 
     def _hit(self, service: str, fault: Fault) -> None:
@@ -183,6 +190,31 @@ class Stand:
         producer.flush(2)
 
 
+class Payloads:
+    """The payload store, in a folder that can be taken away."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        url = f"file://{folder}"
+        self.store = PayloadStore(url)
+        self.environment = {
+            "HEADRACE_BUS__PAYLOAD_STORE": url,
+            "HEADRACE_BUS__PAYLOAD_BYTES_MAX": str(INLINE_BYTES_MAX),
+        }
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """A file in its place lets nothing be found, read or made there."""
+        kept = self._folder.with_name("payloads-away")
+        self._folder.rename(kept)
+        self._folder.touch()
+        try:
+            yield
+        finally:
+            self._folder.unlink()
+            kept.rename(self._folder)
+
+
 @contextmanager
 def standing(folder: Path, seed: int) -> Iterator[Stand]:
     """A broker, a proxy before it, and ``headrace up`` behind both; each process has a
@@ -191,6 +223,8 @@ def standing(folder: Path, seed: int) -> Iterator[Stand]:
     put_version(models, MODELS[0], "1", graphs.identity("INT64"))
     put_simulated(models, MODELS[1], "1", alpha_ms=5)
     put_simulated(models, MODELS[2], "1", alpha_ms=2, memory_left_rows=4)
+    payloads = Payloads(folder / "payloads")
+    payloads.store.probe()
     proxy = Proxy()
     kafka = EmbeddedKafka(
         KafkaSettings(
@@ -207,9 +241,10 @@ def standing(folder: Path, seed: int) -> Iterator[Stand]:
             "KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{proxy.port}",
             "PYTHONPATH": str(SKEW),
             "CHAOS_SKEW_SEED": str(seed),
+            **payloads.environment,
         }
         with running(models, folder, *COUNTS, environment=environment) as platform:
-            stand = Stand(kafka, broker, proxy, platform)
+            stand = Stand(kafka, broker, proxy, platform, payloads)
             yield stand
             stand.close()
     finally:

@@ -21,6 +21,7 @@ FAULTS = (
     Fault(Kind.FREEZE_INGRESS, 1, 0.1, 0.4),
     Fault(Kind.SLOW_NETWORK, 0, 0.1, 0.8),
     Fault(Kind.FREEZE_BROKER, 0, 0.1, 0.8),
+    Fault(Kind.STORE_AWAY, 0, 0.1, 0.5),
     Fault(Kind.CUT_NETWORK, 0, 0.1, 0),
 )
 

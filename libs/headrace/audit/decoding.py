@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
 from headrace.audit.events import (
@@ -21,12 +21,12 @@ from headrace.broker import COMMITS_TOPIC, decode_commit
 from headrace.domain import (
     Done,
     MemberStatus,
+    PayloadRef,
     ReplyAddress,
     Source,
     StaleWritten,
-    Tensor,
 )
-from headrace.errors import RequestError
+from headrace.errors import RequestError, UndecodableRecord
 from headrace.wire import (
     TENANT_DEFAULT,
     TIMEOUT_DEFAULT_US,
@@ -39,6 +39,8 @@ from headrace.wire import (
     decode_replies,
 )
 from headrace.wire import headers as names
+from headrace.wire.payloads import read_dataref
+from headrace.wire.replies import Answer as Reply
 from headrace.wire.requests import OUR_SOURCE
 
 __all__ = ["EventDecoder"]
@@ -143,7 +145,7 @@ class EventDecoder:
             Answer(
                 answer.id,
                 answer.tenant,
-                _digest(ran, answer.outputs) if answer.reason is None else None,
+                _digest(ran, answer) if answer.reason is None else None,
                 answer.reason or "",
             )
             for answer in replies.answers
@@ -172,7 +174,7 @@ def _result(record: Record) -> Resulted:
         place=_place(record),
         at_us=record.timestamp_us,
         source=names.parse_source(headers.get(names.SOURCE)),
-        digest=_hash(record.value or b"").digest() if is_ok else None,
+        digest=_result_digest(record) if is_ok else None,
         reason="" if is_ok else _readable(headers.get(names.REASON)),
     )
 
@@ -188,12 +190,28 @@ def _completion(record: Record) -> Ran | Ended | None:
             return None
 
 
-def _digest(ran: str, outputs: Iterable[Tensor]) -> bytes:
+def _digest(ran: str, answer: Reply) -> bytes:
     digest = _hash(ran.encode())
-    for output in outputs:
+    for output in answer.outputs:
         digest.update(f"{output.name}:{output.datatype}:{output.shape}".encode())
         digest.update(output.data)
+    _add_object(digest, answer.payload)
     return digest.digest()
+
+
+def _result_digest(record: Record) -> bytes:
+    digest = _hash(record.value or b"")
+    try:
+        _add_object(digest, read_dataref(dict(record.headers)))
+    except RequestError as error:
+        raise UndecodableRecord(str(error)) from error
+    return digest.digest()
+
+
+def _add_object(digest: blake2b, payload: PayloadRef | None) -> None:
+    """Each run writes an object of its own: the same answers have other names."""
+    if payload is not None:
+        digest.update(payload.sha256.encode())
 
 
 def _hash(data: bytes) -> blake2b:

@@ -159,10 +159,14 @@ class Audit:
             self._forget(instant_us)
             self._judge(event)
 
-    def finish(self, read_to_us: int, excused: Collection[Suspect] = ()) -> Report:
-        """Everything was fed; ``read_to_us`` is the log time up to which it is all
-        there was. ``excused``: of the suspects, those that are the same after all."""
+    def read_all(self) -> None:
+        """Everything was fed."""
         self.read_to(max(self._latest.values(), default=0) + 1)
+
+    def finish(self, read_to_us: int, excused: Collection[Suspect] = ()) -> Report:
+        """The end; ``read_to_us`` is the log time up to which it is all
+        there was. ``excused``: of the suspects, those that are the same after all."""
+        self.read_all()
         for lives in self._lives.values():
             for life in lives:
                 if life.settled_us is None:

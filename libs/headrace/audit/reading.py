@@ -30,7 +30,8 @@ from headrace.broker import (
 )
 from headrace.comparison import are_equal_but_for_rounding
 from headrace.domain import Source, Tensor
-from headrace.errors import UndecodableRecord
+from headrace.errors import PayloadLost, StoreUnavailable, UndecodableRecord
+from headrace.payloads import PayloadStore
 from headrace.wire import (
     Announcement,
     Heartbeat,
@@ -42,6 +43,9 @@ from headrace.wire import (
     decode_plain_reply,
     decode_replies,
 )
+from headrace.wire.payloads import tensors_from
+from headrace.wire.plain import PlainReply
+from headrace.wire.replies import Answer
 
 __all__ = ["AuditRange", "audit_log"]
 
@@ -79,18 +83,19 @@ class AuditRange(NamedTuple):
     models: frozenset[str]
 
 
-def audit_log(
+def audit_log(  # noqa: PLR0913 - what it reads from
     connection: KafkaConnection,
     topics: Topics,
     wanted: AuditRange,
     *,
     now_us: int,
+    store: PayloadStore | None = None,
     limits: AuditLimits = AuditLimits(),  # noqa: B008 - immutable
     progress: Progress | None = None,
 ) -> Report:
     """Judge the requests of a range; ``topics`` counts for its prefix alone.
-    ``now_us`` is epoch microseconds; ``progress`` is told how many records are read,
-    of how many.
+    ``now_us`` is epoch microseconds; ``store`` has the answers that no record holds;
+    ``progress`` is told how many records are read, of how many.
 
     Raises :class:`headrace.errors.BusError`.
     """
@@ -121,8 +126,9 @@ def audit_log(
         )
     for commit in present:
         judge.take(msgspec.structs.replace(commit, at_us=read_to_us))
-    judge.read_to(read_to_us + 1)
-    return judge.finish(read_to_us, _excused(connection, judge.suspects))
+    judge.read_all()
+    excused = _excused(connection, judge.suspects, _Stored(store, judge.warn))
+    return judge.finish(read_to_us, excused)
 
 
 class _Reading:
@@ -285,14 +291,41 @@ def _present_commits(
     return found
 
 
-def _excused(connection: KafkaConnection, suspects: Sequence[Suspect]) -> list[Suspect]:
+class _Stored:
+    """Answers whose data are in the payload store."""
+
+    def __init__(self, store: PayloadStore | None, warn: Callable[[str], None]) -> None:
+        self._store = store
+        self._warn = warn
+
+    def outputs(self, answer: Answer | PlainReply) -> Sequence[Tensor] | None:
+        """None: its data cannot be had, of which there is a warning."""
+        if answer.payload is None:
+            return answer.outputs
+        if self._store is None:
+            self._warn(
+                "answers that differ are in a payload store, and none is set here "
+                "(HEADRACE_BUS__PAYLOAD_STORE): they were not compared"
+            )
+            return None
+        try:
+            content = self._store.read(answer.payload)
+            return tensors_from(answer.payload, answer.outputs, content)
+        except (PayloadLost, StoreUnavailable, ValueError) as error:
+            self._warn(f"of two answers one was not compared: {error}")
+            return None
+
+
+def _excused(
+    connection: KafkaConnection, suspects: Sequence[Suspect], stored: _Stored
+) -> list[Suspect]:
     """Those whose two answers, read once more, differ by rounding alone."""
     places = [place for each in suspects for place in (each.first, each.second)]
     records = records_at(connection, places)
     excused = []
     for suspect in suspects:
-        first = _outputs(records.get(suspect.first), suspect.finding)
-        second = _outputs(records.get(suspect.second), suspect.finding)
+        first = _outputs(records.get(suspect.first), suspect.finding, stored)
+        second = _outputs(records.get(suspect.second), suspect.finding, stored)
         if first is None or second is None:
             continue
         if are_equal_but_for_rounding(first, second):
@@ -300,14 +333,16 @@ def _excused(connection: KafkaConnection, suspects: Sequence[Suspect]) -> list[S
     return excused
 
 
-def _outputs(record: Record | None, finding: Finding) -> Sequence[Tensor] | None:
+def _outputs(
+    record: Record | None, finding: Finding, stored: _Stored
+) -> Sequence[Tensor] | None:
     """What the record answers to the finding's id; None: it is gone."""
     if record is None:
         return None
     replies = decode_replies(record)
     if replies is None:
-        return decode_plain_reply(record).outputs
+        return stored.outputs(decode_plain_reply(record))
     for answer in replies.answers:
         if (answer.id, answer.tenant) == (finding.id, finding.tenant):
-            return answer.outputs
+            return stored.outputs(answer)
     return None
