@@ -17,7 +17,7 @@ from rich.console import Console
 
 from headrace.errors import HeadraceError, SetupError
 from loadtest import models
-from loadtest.peers import litserve
+from loadtest.peers import bentoml, kserve, litserve, mlserver, mosec, ray, triton
 from loadtest.peers.comparing import Failure, plan
 from loadtest.peers.environments import REQUIREMENTS, locked
 from loadtest.peers.forms import INPUT, Row, rows
@@ -37,7 +37,15 @@ _USAGE = 2
 _WIDTH = 220
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _NAMES = ("tiny", "accelerator", "overload", "kill")
-_PEERS = {"litserve": litserve.PEER}
+_PEERS = {
+    "litserve": litserve.PEER,
+    "bentoml": bentoml.PEER,
+    "mosec": mosec.PEER,
+    "ray": ray.PEER,
+    "mlserver": mlserver.PEER,
+    "kserve": kserve.PEER,
+    "triton": triton.PEER,
+}
 
 
 @Parameter(name="*")

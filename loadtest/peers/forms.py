@@ -93,8 +93,8 @@ def plain_json(path: str, closing: str, *, batched: bool = False) -> Form:
 
 
 def v2(kind: Kind, closing: str = "") -> Form:
-    """The Open Inference Protocol, in whose JSON form an answer may go on after its
-    last number with ``closing``."""
+    """The Open Inference Protocol; ``closing`` is what follows the last number of an
+    answer."""
     path = f"/v2/models/{MODEL}/infer"
     if kind == "JSON":
         return Form(
@@ -113,7 +113,7 @@ def v2(kind: Kind, closing: str = "") -> Form:
         (found,) = outputs.values()
         return found.ravel()
 
-    return Form(kind, request, values, lambda row: row.tobytes())
+    return Form(kind, request, values, lambda row: row.tobytes() + closing.encode())
 
 
 _OCTETS = "application/octet-stream"
