@@ -355,7 +355,7 @@ class _Ingress:
             self._health.await_("status", STATUS_SILENT)
         self._server.close_quiet(now_us)
         self._kept.keeper.sweep()
-        self._batches.sweep()
+        self._batches.sweep(now_us)
         self._meter.look(
             in_flight=len(self._handler.ends.waiters),
             lanes=len(self._fleet.router.lanes),

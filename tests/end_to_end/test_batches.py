@@ -48,7 +48,13 @@ def a_line(name: str, values: list[float], url: str = ENDPOINT) -> dict[str, Any
 def upload(client: openai.OpenAI, lines: list[Any]) -> str:
     texts = [each if isinstance(each, str) else json.dumps(each) for each in lines]
     content = io.BytesIO("\n".join(texts).encode())
-    return client.files.create(file=("in.jsonl", content), purpose="batch").id
+    file = client.files.create(
+        file=("in.jsonl", content),
+        purpose="batch",
+        expires_after={"anchor": "created_at", "seconds": 3600},
+    )
+    assert file.expires_at == file.created_at + 3600
+    return file.id
 
 
 def begin(client: openai.OpenAI, file_id: str, endpoint: str = ENDPOINT) -> str:
@@ -57,6 +63,7 @@ def begin(client: openai.OpenAI, file_id: str, endpoint: str = ENDPOINT) -> str:
         endpoint=endpoint,  # type: ignore[arg-type] # ours are not in its list
         completion_window="1h",
         metadata={"of": "a test"},
+        output_expires_after={"anchor": "created_at", "seconds": 7200},
     )
     assert batch.status == "validating"
     return batch.id
@@ -93,6 +100,8 @@ def test_a_batch_goes_round(platform: Platform, clients: list[openai.OpenAI]) ->
     assert (counts.total, counts.completed, counts.failed) == (304, 300, 4)
     assert batch.metadata == {"of": "a test"}
     assert batch.created_at <= batch.in_progress_at <= batch.finalizing_at
+    file = second.files.retrieve(batch.output_file_id)
+    assert file.expires_at == file.created_at + 7200
     results = read(second, batch.output_file_id)
     assert [each["custom_id"] for each in results] == [f"row-{n}" for n in range(LINES)]
     bodies = [each["response"]["body"] for each in results]

@@ -29,6 +29,8 @@ LogEvent = Literal[
     "group.fenced",
     "http.failed",
     "http.listening",
+    "files.not_tidied",
+    "files.tidied",
     "job.ended",
     "job.failed",
     "job.runner_ended",

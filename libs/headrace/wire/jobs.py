@@ -84,6 +84,8 @@ class BatchOrder(msgspec.Struct, frozen=True, omit_defaults=True):
 
     completion_window: str
     metadata: dict[str, str] | None = None
+    output_expires_s: Count | None = None
+    """So long its files are kept; None: as long as any."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""``/v1/files``: uploaded as they come, kept until they are deleted."""
+"""``/v1/files``: uploaded as they come, kept until they expire or are deleted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from services.ingress.batches.asking import (
     reached,
     tenant_of,
 )
+from services.ingress.batches.expiry import expires_s, given_in
 from services.ingress.batches.forms import Form
 from services.ingress.batches.objects import ApiError, StoredFile, file_object
+from services.ingress.batches.settings import FilesSettings
 from services.ingress.batches.store import (
     FileStore,
     Writing,
@@ -47,12 +49,13 @@ class Files:
         self,
         store: FileStore,
         limits: IngressLimits,
-        uploads_max: int,
+        settings: FilesSettings,
         new_id: Callable[[], str],
     ) -> None:
         self._store = store
         self._file_bytes_max = limits.file_bytes_max
-        self._uploads_max = uploads_max
+        self._uploads_max = settings.uploads_max
+        self._keep_s = settings.keep_s
         self._idle_s = limits.http_body_timeout_ms / 1000
         self._linger_s = limits.http_linger_ms / 1000
         self._new_id = new_id
@@ -116,7 +119,7 @@ class Files:
         tenant, file_id = tenant_of(request), request.path_params["id"]
         with reached():
             file = (
-                await asyncio.to_thread(self._store.describe, tenant, file_id)
+                await asyncio.to_thread(self._store.find, tenant, file_id)
                 if is_file_id(file_id)
                 else None
             )
@@ -148,8 +151,9 @@ class Files:
                 writing = await asyncio.to_thread(self._store.begin, tenant, file_id)
                 await self._receive(request, form, writing)
                 _check_fields(form)
+                kept_s = expires_s(given_in(form.fields), self._keep_s, "expires_after")
                 name = form.filename or ""
-                return await asyncio.to_thread(writing.keep, name, PURPOSE)
+                return await asyncio.to_thread(writing.keep, name, PURPOSE, kept_s)
         finally:
             self._uploads -= 1
             if writing is not None:
@@ -200,9 +204,4 @@ def _check_fields(form: Form) -> None:
     if purpose != PURPOSE:
         raise ApiError(
             f"purpose must be {PURPOSE}, got {(purpose or '')[:40]!r}", param="purpose"
-        )
-    if any(name.startswith("expires_after") for name in form.fields):
-        raise ApiError(
-            "files do not expire here: delete them when they are not needed",
-            param="expires_after",
         )

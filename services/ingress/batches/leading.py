@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from headrace.registry import Job, JobTable
 from headrace.wire.jobs import JobState
 
-__all__ = ["BatchKey", "Leading"]
+__all__ = ["BatchKey", "Leading", "has_ended"]
 
 HEARD_US: Final = 3_000_000
 """An ingress that was silent for so long does not lead."""
@@ -87,7 +87,7 @@ class Leading:
         busy = len(running)
         for job in table.all():
             spec = job.spec
-            if spec is None or spec.batch is None or _has_ended(job):
+            if spec is None or spec.batch is None or has_ended(job):
                 continue
             key = BatchKey(spec.tenant, spec.job)
             if key in running:
@@ -113,5 +113,5 @@ class Leading:
         return failed is not None and self.now_us < failed.again_at_us
 
 
-def _has_ended(job: Job) -> bool:
+def has_ended(job: Job) -> bool:
     return job.progress is not None and job.progress.state in _ENDED

@@ -48,6 +48,11 @@ class StoredFile(msgspec.Struct, frozen=True):
     created_at: int
     filename: str
     purpose: str
+    expires_at: int | None = None
+    """From then on it is not there; None: it stays until it is deleted."""
+
+    def is_over(self, now_s: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now_s
 
 
 def envelope(refusal: Refusal, error: Exception) -> bytes:
@@ -68,7 +73,6 @@ def file_object(file: StoredFile) -> dict[str, Any]:
         "object": "file",
         **msgspec.structs.asdict(file),
         "status": "processed",
-        "expires_at": None,
         "status_details": None,
     }
 

@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -27,6 +27,7 @@ from services.ingress.batches.asking import (
     read_json,
     tenant_of,
 )
+from services.ingress.batches.expiry import ExpiresAfter, expires_s
 from services.ingress.batches.files import no_file
 from services.ingress.batches.objects import ApiError, batch_object, status_of
 from services.ingress.batches.store import FileStore, is_file_id, of_batch
@@ -69,7 +70,7 @@ class _Asked(msgspec.Struct):
     endpoint: str
     completion_window: str
     metadata: dict[str, str] | None = None
-    output_expires_after: Any = None
+    output_expires_after: ExpiresAfter | None = None
 
 
 class Orders:
@@ -94,17 +95,11 @@ class Orders:
         asked = await read_json(request, _Asked)
         window_us = _window_us(asked.completion_window)
         _check_metadata(asked.metadata)
-        if asked.output_expires_after is not None:
-            raise ApiError(
-                "files do not expire here: delete them when they are not needed",
-                param="output_expires_after",
-            )
+        kept_s = expires_s(asked.output_expires_after, None, "output_expires_after")
         served = self._fleet.resolve(*_target(asked.endpoint)).served
         with reached():
             file = (
-                await asyncio.to_thread(
-                    self._store.describe, tenant, asked.input_file_id
-                )
+                await asyncio.to_thread(self._store.find, tenant, asked.input_file_id)
                 if is_file_id(asked.input_file_id)
                 else None
             )
@@ -118,6 +113,7 @@ class Orders:
             error_file_id=of_batch(batch, "errors"),
             completion_window=asked.completion_window,
             metadata=asked.metadata,
+            output_expires_s=kept_s,
         )
         now_us = wall_us()
         spec = JobSpec(

@@ -30,6 +30,7 @@ from services.ingress.batches.objects import ApiError
 from services.ingress.batches.orders import Orders
 from services.ingress.batches.runners import Runners
 from services.ingress.batches.store import FileStore
+from services.ingress.batches.tidying import Tidying
 from services.ingress.fleet import Fleet
 from services.ingress.identity import RequestIds
 from services.ingress.listening import Heard
@@ -38,6 +39,10 @@ from services.ingress.settings import IngressSettings
 __all__ = ["BatchParts"]
 
 CREATE_S: Final = 15
+TIDY_EVERY_US: Final = 3_600_000_000
+TIDY_FIRST_US: Final = 5_000_000
+"""After it began to lead: whoever leads for a moment alone leaves it to the other."""
+
 ANY: Final = ("GET", "POST", "DELETE", "PUT", "PATCH")
 UNCONFIGURED: Final = (
     "this server keeps no files: its operator names a place in HEADRACE_FILES__URL"
@@ -69,28 +74,32 @@ class BatchParts:
         self._leading = Leading(slot, settings.files.batches_at_once_max)
         self._runners = Runners(slot, self._ended)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._reader: TableReader | None = None
+        self._tidying: Tidying | None = None
+        self._tidy_at_us = 0
         url = settings.files.url
         self.routes = [Route("/v1/{rest:path}", _unconfigured, methods=[*ANY])]
         if url is not None:
-            self.routes = self._made_routes(FileStore(url), fleet)
-        self._is_on = url is not None
+            store = FileStore(url)
+            self.routes = self._made_routes(store, fleet)
+            self._tidying = Tidying(
+                store, connection, settings.bus.topics, settings.files.keep_s
+            )
 
     def threads(
         self, loop: asyncio.AbstractEventLoop
     ) -> Sequence[Runners | TableReader]:
         """What reads the log for ``loop``."""
-        if not self._is_on:
+        if self._tidying is None:
             return ()
         self._loop = loop
-        return (
-            TableReader(
-                KafkaReader(self._connection),
-                self._settings.bus.topics.control_jobs,
-                LoopHandover(loop, self._table.apply),
-                self._fail,
-            ),
-            self._runners,
+        self._reader = TableReader(
+            KafkaReader(self._connection),
+            self._settings.bus.topics.control_jobs,
+            LoopHandover(loop, self._table.apply),
+            self._fail,
         )
+        return (self._reader, self._runners)
 
     def heard(self, batch: list[Heard]) -> None:
         """Heartbeats."""
@@ -99,11 +108,17 @@ class BatchParts:
                 is_ready = beat.state is ServiceState.READY
                 self._leading.heard(beat.slot, log_us, is_ready=is_ready)
 
-    def sweep(self) -> None:
+    def sweep(self, now_us: int) -> None:
         """Start what is due; about every second."""
-        if self._is_on:
-            for key in self._leading.due(self._table, self._runners.running):
-                self._runners.begin(key)
+        if self._tidying is None:
+            return
+        for key in self._leading.due(self._table, self._runners.running):
+            self._runners.begin(key)
+        if not (self._leading.leads and self._reader and self._reader.caught_up):
+            self._tidy_at_us = now_us + TIDY_FIRST_US
+        elif now_us >= self._tidy_at_us:
+            self._tidy_at_us = now_us + TIDY_EVERY_US
+            self._tidying.begin(self._table)
 
     async def submit(self, spec: JobSpec) -> None:
         """As :class:`services.ingress.batches.orders.Records`."""
@@ -153,9 +168,7 @@ class BatchParts:
 
     def _made_routes(self, store: FileStore, fleet: Fleet) -> list[Route]:
         new_id = RequestIds().next
-        files = Files(
-            store, self._settings.limits, self._settings.files.uploads_max, new_id
-        )
+        files = Files(store, self._settings.limits, self._settings.files, new_id)
         orders = Orders(self._table, self, store, fleet, new_id)
         return [
             Route("/v1/files", files.create, methods=["POST"]),

@@ -7,11 +7,12 @@ it. A file is there once that is: what an upload or a runner left unfinished is 
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Iterator
 from typing import IO, Final
 
 import msgspec
 
+from headrace.clock import wall_us
 from headrace.payloads import asked_of, reach_store
 from services.ingress.batches.objects import StoredFile
 
@@ -20,6 +21,9 @@ __all__ = ["FileStore", "Writing", "is_file_id", "new_file_id", "of_batch"]
 _ID: Final = re.compile(r"file-[0-9a-f]{32}(-output|-errors)?")
 _DESCRIBED: Final = ".json"
 _STORE: Final = "the store of files"
+_UNFINISHED_S: Final = 8 * 86_400
+"""What was begun so long ago is not written any more: a batch has 7 days."""
+
 _decode = msgspec.json.Decoder(StoredFile).decode
 
 
@@ -74,21 +78,20 @@ class FileStore:
             except FileNotFoundError:
                 return None
 
+    def find(self, tenant: str, file_id: str) -> StoredFile | None:
+        """None: there is no such file any more, though its bytes may still be there."""
+        file = self.describe(tenant, file_id)
+        return None if file is None or file.is_over(_now_s()) else file
+
     def page(
         self, tenant: str, purpose: str, after: str, limit: int, *, newest_first: bool
     ) -> tuple[list[StoredFile], bool]:
         """At most ``limit`` files behind ``after``, or from the first one on; whether
         there are more. Empty strings: any."""
-        with asked_of(_STORE, "list", tenant):
-            try:
-                paths = self._system.ls(f"{self._root}/{tenant}", detail=False)
-            except FileNotFoundError:
-                paths = []
-        names = (str(path).rpartition("/")[2] for path in paths)
         ids = sorted(
             (
                 name.removesuffix(_DESCRIBED)
-                for name in names
+                for name in self._names(tenant)
                 if name.endswith(_DESCRIBED)
             ),
             reverse=newest_first,
@@ -97,7 +100,7 @@ class FileStore:
         for file_id in ids:
             if after and (file_id >= after if newest_first else file_id <= after):
                 continue
-            file = self.describe(tenant, file_id)
+            file = self.find(tenant, file_id)
             if file is None or (purpose and file.purpose != purpose):
                 continue
             if len(found) == limit:
@@ -121,12 +124,35 @@ class FileStore:
             self.drop(tenant, file_id)
             return True
 
+    def over(self) -> Iterator[tuple[str, str]]:
+        """Tenants and files: what has expired, and what nobody will finish."""
+        now_s = _now_s()
+        for tenant in self._names():
+            names = set(self._names(tenant))
+            ids = {name.removesuffix(_DESCRIBED) for name in names}
+            for file_id in filter(is_file_id, sorted(ids)):
+                if file_id + _DESCRIBED not in names:
+                    is_over = _made_s(file_id) + _UNFINISHED_S <= now_s
+                else:
+                    file = self.describe(tenant, file_id)
+                    is_over = file is not None and file.is_over(now_s)
+                if is_over:
+                    yield tenant, file_id
+
     def drop(self, tenant: str, file_id: str) -> None:
         """The bytes of a file that is not there."""
         with asked_of(_STORE, "delete", file_id):
             path = self._path(tenant, file_id)
             if self._system.exists(path):
                 self._system.rm_file(path)
+
+    def _names(self, *tenant: str) -> list[str]:
+        with asked_of(_STORE, "list", "".join(tenant)):
+            try:
+                paths = self._system.ls("/".join((self._root, *tenant)), detail=False)
+            except FileNotFoundError:
+                return []
+        return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 
     def _path(self, tenant: str, file_id: str) -> str:
         assert is_file_id(file_id), file_id
@@ -154,10 +180,15 @@ class Writing:
             self._file.write(data)
         self.bytes += len(data)
 
-    def keep(self, filename: str, purpose: str) -> StoredFile:
+    def keep(
+        self, filename: str, purpose: str, expires_s: int | None = None
+    ) -> StoredFile:
+        """For ``expires_s`` seconds; None: until it is deleted."""
         with asked_of(_STORE, "write", self.id):
             self._file.close()
-        file = StoredFile(self.id, self.bytes, int(time.time()), filename, purpose)
+        now_s = int(_now_s())
+        expires_at = None if expires_s is None else now_s + expires_s
+        file = StoredFile(self.id, self.bytes, now_s, filename, purpose, expires_at)
         self._store.keep(self._tenant, file)
         self._is_kept = True
         return file
@@ -168,3 +199,12 @@ class Writing:
             with asked_of(_STORE, "write", self.id):
                 self._file.close()
             self._store.drop(self._tenant, self.id)
+
+
+def _now_s() -> float:
+    return wall_us() / 1e6
+
+
+def _made_s(file_id: str) -> float:
+    """Ids begin with milliseconds."""
+    return int(file_id.removeprefix("file-")[:12], 16) / 1000

@@ -68,7 +68,10 @@ def batch_work(
     results = site.topics.results(spec.tenant, spec.job)
     maker = LineMaker(spec, checker, results, site.payload_bytes_max)
     return Work(
-        lines, maker, BatchOutput(spec, order, store, lines, checker), keeps_some=True
+        lines,
+        maker,
+        BatchOutput(spec, order, store, lines, checker, limits.keep_s),
+        keeps_some=True,
     )
 
 
@@ -134,8 +137,11 @@ class BatchOutput:
         store: FileStore,
         lines: Lines,
         checker: Checker,
+        keep_s: int | None = None,
     ) -> None:
+        """``keep_s``: how long its files are kept, unless ``order`` says."""
         self._spec = spec
+        self._keep_s = order.output_expires_s or keep_s
         self._checker = checker
         self._lines = lines.all()
         self._results = store.begin(spec.tenant, order.output_file_id)
@@ -150,7 +156,8 @@ class BatchOutput:
     def put(self) -> None:
         for file, what in ((self._results, "output"), (self._errors, "errors")):
             if file.bytes:
-                file.keep(f"{self._spec.job}_{what}.jsonl", "batch_output")
+                name = f"{self._spec.job}_{what}.jsonl"
+                file.keep(name, "batch_output", self._keep_s)
             else:
                 file.drop()
 

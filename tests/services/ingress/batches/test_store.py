@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.clock import wall_us
 from headrace.errors import SetupError, StoreUnavailable
 from services.ingress.batches.store import FileStore, is_file_id, new_file_id, of_batch
 
@@ -52,6 +53,28 @@ def test_a_file_is_deleted_once(store: FileStore, tmp_path: Path) -> None:
     assert store.delete("t", name)
     assert not store.delete("t", name)
     assert [each for each in (tmp_path / "files").rglob("*") if each.is_file()] == []
+
+
+def test_a_file_is_there_until_it_expires(store: FileStore) -> None:
+    made_ms = wall_us() // 1000
+    ids = [new_file_id(f"{made_ms:012x}{number:020x}") for number in range(3)]
+    for file_id, seconds in zip(ids, (0, 60, None), strict=True):
+        store.begin("t", file_id).keep("in.jsonl", "batch", seconds)
+
+    assert [store.find("t", each) is not None for each in ids] == [False, True, True]
+    found, _ = store.page("t", "", "", 9, newest_first=False)
+    assert [file.id for file in found] == ids[1:]
+    assert store.describe("t", ids[0]) is not None
+    assert list(store.over()) == [("t", ids[0])]
+
+
+def test_what_nobody_will_finish_is_over(store: FileStore) -> None:
+    days = 86_400_000
+    now_ms = wall_us() // 1000
+    old, new = (new_file_id(f"{now_ms - age:012x}{0:020x}") for age in (9 * days, days))
+    for file_id in (old, new):
+        store.begin("t", file_id)
+    assert list(store.over()) == [("t", old)]
 
 
 def test_files_are_listed_by_pages_from_the_newest_on(store: FileStore) -> None:

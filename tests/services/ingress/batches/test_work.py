@@ -90,7 +90,7 @@ def write(
     spec = a_spec(BATCH)
     assert spec.batch is not None
     ids = [of_batch(BATCH, "output"), of_batch(BATCH, "errors")]
-    order = type(spec.batch)(ENDPOINT, given.id, *ids, "24h")
+    order = type(spec.batch)(ENDPOINT, given.id, ids[0], ids[1], "24h")
     opened = Lines(lambda: store.open(TENANT, given.id), 10_000)
     output = BatchOutput(spec, order, store, opened, a_checker(*repeated))
     for item, answer in enumerate(answers):
