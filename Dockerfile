@@ -17,11 +17,13 @@ RUN uv pip install --constraint requirements.lock --requirement pyproject.toml
 
 FROM base AS ingress
 RUN uv pip install --constraint requirements.lock --requirement pyproject.toml \
-    --extra ingress
+    --extra ingress \
+ && install --directory --owner 10001 /files
 COPY libs libs
 COPY schemas schemas
 COPY services services
 USER 10001
+VOLUME /files
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "services.ingress"]
 CMD ["--slot", "0"]

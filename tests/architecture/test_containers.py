@@ -166,6 +166,17 @@ def test_a_service_takes_the_settings_it_is_given(service: str) -> None:
         assert str(settings[group][field]) == value
 
 
+def test_files_outlive_the_container_that_may_write_them() -> None:
+    ingress = COMPOSE["services"]["ingress"]
+    (mount,) = ingress["volumes"]
+    volume, folder = mount.split(":")
+    assert volume in COMPOSE["volumes"]
+    assert ingress["environment"]["HEADRACE_FILES__URL"] == f"file://{folder}"
+    stage = STAGES["ingress"]
+    (user,) = re.findall(r"^USER (\d+)$", stage, re.MULTILINE)
+    assert f"install --directory --owner {user} {folder}\n" in stage
+
+
 def test_the_image_pins_the_uv_of_the_makefile() -> None:
     pins = r"UV_VERSION ?:?= ?(\S+)\s.*?UV_SHA256 ?:?= ?(\w+)"
     makefile = re.search(pins, (ROOT / "Makefile").read_text("utf-8"), re.DOTALL)
