@@ -118,8 +118,8 @@ def test_a_line_that_breaks_the_format_keeps_its_place(tmp_path: Path) -> None:
     path.write_text('a,b\n1,2\n3\n4,"5\n5"\n6,7,8\n')
     chunks = list(InputRows([str(path)]).chunks())
     assert pa.Table.from_batches([chunk.batch for chunk in chunks]).to_pydict() == {
-        "a": ["1", None, "4", None],
-        "b": ["2", None, "5\n5", None],
+        "a": ["1", "3", "4", "6"],
+        "b": ["2", None, "5\n5", "7"],
     }
     broken = {
         chunk.first + row: text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Final, NamedTuple
 
@@ -49,15 +50,15 @@ class CsvRows:
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         del start  # only whoever reads a line knows where the next one begins
-        broken: list[tuple[int, str]] = []
+        broken: list[_Line] = []
 
         def skip(row: arrow_csv.InvalidRow) -> str:
-            # Counted from 1, and the names are the first.
             text = (
                 f"the line has {row.actual_columns} fields, expected "
                 f"{row.expected_columns}"
             )
-            insort(broken, (row.number - 2, text))
+            # Counted from 1, and the names are the first.
+            insort(broken, _Line(row.number - 2, text, row.text))
             return "skip"
 
         first = 0
@@ -121,23 +122,47 @@ class JsonRows:
 def _with_broken(
     first: int,
     batch: pa.RecordBatch,
-    broken: list[tuple[int, str]],
+    broken: list[_Line],
     *,
     at_end: bool = False,
 ) -> Chunk:
-    """The batch with a row of nulls where a line was passed over; takes those lines
-    out of ``broken``."""
-    found: dict[int, str] = {}
+    """The batch with what can be read of a line where one was passed over; takes those
+    lines out of ``broken``."""
+    found: dict[int, _Line] = {}
     end = first + batch.num_rows
-    while broken and (at_end or broken[0][0] < end):
-        row, text = broken.pop(0)
-        found[row - first] = text
+    while broken and (at_end or broken[0].row < end):
+        line = broken.pop(0)
+        found[line.row - first] = line
         end += 1
     if not found:
         return Chunk(first, batch, {})
-    good = iter(range(batch.num_rows))
-    places = [None if row in found else next(good) for row in range(end - first)]
-    return Chunk(first, batch.take(pa.array(places, pa.int64())), found)
+    good, bad = iter(range(batch.num_rows)), itertools.count(batch.num_rows)
+    places = [next(bad if row in found else good) for row in range(end - first)]
+    all_rows = pa.Table.from_batches([batch, _read_of(found.values(), batch.schema)])
+    (mended,) = all_rows.combine_chunks().to_batches()
+    texts = {row: line.text for row, line in found.items()}
+    return Chunk(first, mended.take(pa.array(places, pa.int64())), texts)
+
+
+class _Line(NamedTuple):
+    """A line that was passed over: the row in its place, why, and what it is."""
+
+    row: int
+    text: str
+    content: str
+
+
+def _read_of(lines: Iterable[_Line], schema: pa.Schema) -> pa.RecordBatch:
+    """The fields of each line in the columns from the first on; null where it has none
+    left, and without those that it has too many."""
+    rows = [next(csv.reader(io.StringIO(line.content)), []) for line in lines]
+    columns = zip(*(_fitted(row, len(schema)) for row in rows), strict=True)
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fitted(fields: list[str], count: int) -> list[str | None]:
+    return [*fields[:count], *[None] * (count - len(fields))]
 
 
 class _Block(NamedTuple):
