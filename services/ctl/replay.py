@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from headrace.broker import KafkaConnection
+from headrace.broker import KafkaAdmin, KafkaConnection
 from headrace.clock import wall_us
 from headrace.domain import ServedVersion
 from headrace.replay import (
@@ -26,7 +26,7 @@ from headrace.replay import (
 from headrace.wire import Topics
 from services.ctl.catalog import served_version
 from services.ctl.choosing import Choice
-from services.ctl.cluster import reached
+from services.ctl.cluster import check_partition, reached
 from services.ctl.errors import UsageError
 from services.ctl.instants import instant_us
 from services.ctl.options import Amount, usable
@@ -34,6 +34,7 @@ from services.ctl.replaying import Task, show_export, show_report
 
 __all__ = ["Manner", "Outcome", "Strictness", "replay"]
 
+_LOOK_UP_S = 10.0
 _PLACE = re.compile(r"(?:(?P<topic>.+)/)?(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
 _SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x")
 _INTO = re.compile(r"(?:(?P<model>[^/]+)/)?(?P<version>[1-9]\d{0,17})")
@@ -158,6 +159,7 @@ def replay(  # noqa: PLR0913 - its options
         page=outcome.pages(model),
     )
     connection, topics = reached(bootstrap, data, "headrace-replay", models=[model])
+    _check_places(connection, topics, task.selection)
     if task.export is not None and manner.into is None and task.gate is None:
         written = task.export_recorded(connection, topics)
         show_export(written, as_json=as_json)
@@ -179,6 +181,17 @@ def _target(
             f"--into {into} is no version: write VERSION or MODEL/VERSION."
         )
     return served_version(connection, topics, found["model"] or model, found["version"])
+
+
+def _check_places(
+    connection: KafkaConnection, topics: Topics, selection: Selection
+) -> None:
+    """Raises UsageError."""
+    topic = topics.requests(selection.model)
+    for bound in (selection.since, selection.until):
+        if isinstance(bound, At):
+            count = KafkaAdmin(connection).partitions(topic, _LOOK_UP_S)
+            check_partition(topic, bound.partition, count)
 
 
 def _speed(rate: str) -> float | None:

@@ -4,16 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.broker import KafkaAdmin
+from headrace.broker import KafkaAdmin, KafkaProducer
 from headrace.lifecycle import BusSettings
-from headrace.replay.leftovers import (
-    KEPT_US,
-    began_before,
-    remove_leftovers,
-    run_name,
-)
+from headrace.replay.leftovers import began_before, remove_leftovers, run_name
+from headrace.replay.running import SIGN
 from headrace.wire import Topics, results_topic
-from headrace.wire.topology import document
 
 AT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 AT_US = int(AT.timestamp() * 1e6)
@@ -34,25 +29,29 @@ def test_topics_of_replays_are_told_by_when_they_began() -> None:
     assert began_before(topics, [mine, *others], AT_US) == []
 
 
-def test_answers_are_kept_as_long_as_their_topics_say() -> None:
-    channel = document()["channels"]["results"]
-    kept = channel["bindings"]["kafka"]["topicConfiguration"]["retention.ms"]
-    assert kept * 1000 == KEPT_US
-
-
 @pytest.mark.kafka
-def test_an_empty_topic_of_an_old_replay_is_deleted(kafka: str, prefix: str) -> None:
+def test_the_topic_of_a_replay_that_fell_silent_is_deleted(
+    kafka: str, prefix: str
+) -> None:
     bus = BusSettings(bootstrap_servers=kafka, prefix=prefix.rstrip("."))
     connection, topics = bus.connection("test"), bus.topics
-    old, young = (
-        results_topic(topics, "replay", run_name(at, "00ff00"), bus)
-        for at in (AT, AT + timedelta(days=1))
-    )
+    now = datetime.now(UTC)
+    began = {
+        "silent": now - timedelta(minutes=16),
+        "lively": now - timedelta(days=2),
+        "young": now - timedelta(minutes=14),
+    }
+    made = {
+        name: results_topic(topics, "replay", run_name(at, "00ff00"), bus)
+        for name, at in began.items()
+    }
     admin = KafkaAdmin(connection)
-    admin.create_topics([old, young], 30)
+    admin.create_topics([*made.values()], 30)
+    producer = KafkaProducer(connection)
+    producer.produce(made["lively"].name, 0, b"", key=SIGN)
+    producer.flush(15)
 
-    remove_leftovers(connection, topics, AT_US + KEPT_US + 1)
+    remove_leftovers(connection, topics, int(now.timestamp() * 1e6))
 
     there = admin.topics(15)
-    assert old.name not in there
-    assert young.name in there
+    assert [name for name in made if made[name].name in there] == ["lively", "young"]

@@ -191,6 +191,10 @@ class BulkExchange:
         for number in self.pacing.partitions:
             self._producer.produce(self._topic, number, None, key=key, headers=headers)
 
+    def sign(self, key: bytes) -> None:
+        """Write into the topic of results, which answers nobody."""
+        self._producer.produce(self._results, 0, b"", key=key)
+
     def turn(self, timeout_s: float, records_max: int = 500) -> list[Answered]:
         """What has ended; waits at most so long for the first. Records of others, and
         what cannot be decoded, are passed over."""

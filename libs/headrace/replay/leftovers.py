@@ -7,15 +7,24 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.broker import KafkaAdmin, KafkaConnection, KafkaReader, TopicPartition
+from headrace.broker import (
+    KafkaAdmin,
+    KafkaConnection,
+    KafkaReader,
+    TopicPartition,
+    spans_since,
+)
 from headrace.replay.reading import REPLAY_TENANT
 from headrace.wire import Topics
 
-__all__ = ["began_before", "remove_leftovers", "run_name"]
+__all__ = ["SIGN_EVERY_US", "began_before", "remove_leftovers", "run_name"]
 
-KEPT_US: Final = 7 * 86_400_000_000
-"""So long answers are kept. A replay may be slow, but the requests that it repeats
-are no further apart than the log reaches back."""
+SIGN_EVERY_US: Final = 60_000_000
+"""A replay writes into its topic that it lives."""
+
+SILENT_US: Final = 900_000_000
+"""Nothing was written there for so long: whoever began it is gone. One that was frozen
+meanwhile loses its topic, and the answers that it had not read."""
 
 _RUN: Final = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{6}")
 _FORM: Final = "%Y%m%dT%H%M%SZ"
@@ -45,11 +54,11 @@ def began_before(topics: Topics, names: Iterable[str], until_us: int) -> list[st
 
 
 def remove_leftovers(connection: KafkaConnection, topics: Topics, now_us: int) -> None:
-    """Delete the topics of replays that began longer ago than answers are kept, and
-    got none since. Raises :class:`headrace.errors.BusError`."""
+    """Delete the topics of replays that were killed or stopped: nothing was written
+    there for a while. Raises :class:`headrace.errors.BusError`."""
     admin = KafkaAdmin(connection)
     there = admin.topics(_LOOK_UP_S)
-    old = began_before(topics, there, now_us - KEPT_US)
+    old = began_before(topics, there, now_us - SILENT_US)
     if not old:
         return
     reader = KafkaReader(connection)
@@ -59,10 +68,8 @@ def remove_leftovers(connection: KafkaConnection, topics: Topics, now_us: int) -
             for name in old
             for number in range(there[name])
         ]
-        ranges = reader.log_ranges(partitions, _LOOK_UP_S)
+        lively = spans_since(reader, partitions, now_us - SILENT_US, _LOOK_UP_S)
     finally:
         reader.close()
-    answered = {one.topic for one, log in ranges.items() if log.end > log.start}
-    for name in old:
-        if name not in answered:
-            admin.delete_topic(name, _LOOK_UP_S)
+    for name in set(old) - {one.topic for one in lively}:
+        admin.delete_topic(name, _LOOK_UP_S)

@@ -17,6 +17,7 @@ from headrace.delivery import Outstanding
 from headrace.domain import PayloadRef, Priority, ReplyAddress, ServedVersion, Tensor
 from headrace.errors import HeadraceError, RequestError, UndecodableRecord
 from headrace.replay.joining import REPLAY_SOURCE
+from headrace.replay.leftovers import SIGN_EVERY_US
 from headrace.replay.pace import Pace
 from headrace.replay.reading import REPLAY_TENANT
 from headrace.replay.recorded import STATUS_OK, Recorded
@@ -33,13 +34,16 @@ from headrace.wire import headers as names
 from headrace.wire.foreign import read_inputs
 from headrace.wire.payloads import read_dataref
 
-__all__ = ["LOST", "UNFIT", "Replayed", "Rerun"]
+__all__ = ["LOST", "SIGN", "UNFIT", "Replayed", "Rerun"]
 
 UNFIT = "unfit"
 """It does not fit the version that was to run it, and was not sent."""
 
 LOST = "lost"
 """Sent three times, and the log has settled it each time without an answer."""
+
+SIGN: Final = b"at work"
+"""Key of the record by which a replay says that it lives."""
 
 _TURN_S: Final = 0.05
 _TURN_S_MIN: Final = 0.001
@@ -111,6 +115,7 @@ class Rerun:
         """Made, and not sent yet."""
 
         self._is_read = False
+        self._sign_at_us = 0
 
     @property
     def results(self) -> str:
@@ -164,6 +169,9 @@ class Rerun:
             self._following = None
 
     def _turn(self, wait_s: float) -> Iterator[Replayed]:
+        if self._clock.now_us() >= self._sign_at_us:
+            self._sign_at_us = self._clock.now_us() + SIGN_EVERY_US
+            self._exchange.sign(SIGN)
         for answered in self._exchange.turn(wait_s):
             replayed = self._answered(answered)
             if replayed is not None:

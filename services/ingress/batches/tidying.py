@@ -1,4 +1,5 @@
-"""What is over goes: files that have expired, and jobs that ended long ago.
+"""What is over goes: files that have expired, jobs that ended long ago, and the topics
+of replays that were killed.
 
 The ingress that leads does it, soon after it begins to and every hour from then on,
 so that nothing depends on a process living as long as a file.
@@ -14,6 +15,7 @@ from headrace.clock import wall_us
 from headrace.errors import BusError, StoreUnavailable
 from headrace.jobs.forgetting import forget, forgettable
 from headrace.registry import JobTable
+from headrace.replay.leftovers import remove_leftovers
 from headrace.telemetry import get_log
 from headrace.wire import Topics
 from headrace.wire.jobs import JobSpec
@@ -72,6 +74,7 @@ class Tidying:
                     removed += 1
             for spec in old:
                 forget(self._connection, self._topics, spec)
+            remove_leftovers(self._connection, self._topics, wall_us())
         except (BusError, StoreUnavailable) as error:
             self._log.warning("files.not_tidied", text=str(error))
         if removed or old:
