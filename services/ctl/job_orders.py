@@ -10,7 +10,14 @@ from pathlib import Path
 
 from headrace.domain import ServedVersion
 from headrace.errors import RequestError
-from headrace.jobs import JobTable, check_output, input_rows, local_path, made_of
+from headrace.jobs import (
+    JobTable,
+    check_may_write,
+    check_output,
+    input_rows,
+    local_path,
+    made_of,
+)
 from headrace.wire.jobs import JobSpec, JobState
 from services.ctl.errors import UsageError
 
@@ -28,11 +35,12 @@ def wrong_usage() -> Iterator[None]:
 
 def absolute(url: str) -> str:
     """A path of this machine as one that does not depend on where we are."""
-    if "://" in url or "::" in url:
-        return url
+    *chain, url = url.split("::")
+    if "://" in url:
+        return "::".join([*chain, url])
     path = Path(url).expanduser()
     # Not the last part: a link is replaced, and not what it leads to.
-    return str(path.parent.resolve() / path.name)
+    return "::".join([*chain, str(path.parent.resolve() / path.name)])
 
 
 def rows_max(asked: int | None, usual: int, served: ServedVersion) -> int:
@@ -62,6 +70,7 @@ def check_files(
         _check_not_read(url, inputs)
     path = local_path(output)
     if path is None:
+        check_may_write(output)
         return
     if not path.parent.is_dir():
         raise UsageError(f"The folder {path.parent} does not exist.")
@@ -69,6 +78,7 @@ def check_files(
         raise UsageError(f"The folder {path.parent} cannot be written to.")
     if path.is_dir():
         raise UsageError(f"--output {path} is a folder: name a file in it.")
+    check_may_write(output)
     there = [url for url in files if os.path.lexists(local_path(url) or url)]
     if there and not force:
         raise UsageError(f"{there[0]} exists: --force replaces it.")

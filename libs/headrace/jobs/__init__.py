@@ -9,7 +9,7 @@ from headrace.jobs.output import (
 from headrace.jobs.reading import INPUT_FORMATS
 from headrace.jobs.running import JobSite, collect, input_rows, run_job
 from headrace.jobs.served import served_version
-from headrace.jobs.store import find, local_path
+from headrace.jobs.store import check_may_write, find, local_path
 from headrace.jobs.table import Job, JobTable, JobWriter, read_jobs
 from headrace.jobs.watching import JobTaken
 from headrace.jobs.writing import OUTPUT_FORMATS
@@ -22,6 +22,7 @@ __all__ = [
     "JobTable",
     "JobTaken",
     "JobWriter",
+    "check_may_write",
     "check_output",
     "collect",
     "errors_url",

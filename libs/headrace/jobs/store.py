@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Final
 
-import fsspec
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 from headrace.errors import RequestError
 from headrace.wire.jobs import InputFile
@@ -17,6 +20,7 @@ from headrace.wire.jobs import InputFile
 __all__ = [
     "Replacing",
     "beside",
+    "check_may_write",
     "find",
     "local_path",
     "reachable",
@@ -27,18 +31,22 @@ __all__ = [
 
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 _CHANGED = ("mtime", "LastModified", "last_modified", "ETag", "etag", "updated")
+_CHAIN: Final = "::"
+_TOLD_MAX: Final = 300
+_SYSTEMS_KEPT: Final = 64
 
 
 def suffixes(url: str) -> tuple[str, str]:
     """The format's suffix in lower case, and that of a packed file (or empty)."""
-    name = PurePosixPath(url.partition("?")[0].lower())
+    names = [each.partition("?")[0] for each in url.lower().split(_CHAIN)]
+    name = PurePosixPath(names[_names_file(url)])
     packed = name.suffix if name.suffix in _PACKED else ""
     return (PurePosixPath(name.stem).suffix if packed else name.suffix), packed
 
 
 def beside(url: str) -> str:
     """Where a file is written before it takes its place."""
-    return f"{url}.part"
+    return _with_name(url, lambda name: f"{name}.part")
 
 
 def local_path(url: str) -> Path | None:
@@ -47,7 +55,7 @@ def local_path(url: str) -> Path | None:
     Raises :class:`headrace.errors.RequestError`.
     """
     with reachable(url):
-        system, path = url_to_fs(url)
+        system, path = _reached(url)
     return Path(path) if isinstance(system, LocalFileSystem) else None
 
 
@@ -59,12 +67,34 @@ def find(patterns: Iterable[str]) -> list[InputFile]:
     found: list[InputFile] = []
     for pattern in patterns:
         with reachable(pattern):
-            system, path = url_to_fs(pattern)
-            paths = sorted(system.glob(path)) if any(c in path for c in "*?[") else None
-            if paths == [] or (paths is None and not system.isfile(path)):
-                raise RequestError(f"there is no file {pattern}")
-            found += [_described(system, each) for each in paths or [path]]
+            found += _found(pattern)
     return found
+
+
+def _found(pattern: str) -> list[InputFile]:
+    system, path = _reached(pattern)
+    try:
+        # A name may have the marks of a pattern, as a signed address has.
+        facts = system.info(path)
+    except FileNotFoundError as error:
+        matching: dict[str, dict[str, Any]] = {}
+        if any(mark in path for mark in "*?["):
+            matching = system.glob(path, detail=True)
+        files = [
+            _described(pattern, each, system.info(each))
+            for each in sorted(matching)
+            if matching[each].get("type") != "directory"
+        ]
+        if not files:
+            why = f": {_told(error.__cause__)}" if error.__cause__ else ""
+            raise RequestError(f"there is no file {pattern}{why}") from error
+        return files
+    if facts.get("type") == "directory":
+        raise RequestError(
+            f"{pattern} is a folder: name its files, as in "
+            f"{pattern.rstrip('/')}/*.parquet"
+        )
+    return [_described(pattern, path, facts)]
 
 
 def read(url: str) -> IO[bytes]:
@@ -73,10 +103,29 @@ def read(url: str) -> IO[bytes]:
     Raises :class:`headrace.errors.RequestError`.
     """
     with reachable(url):
-        system, path = url_to_fs(url)
+        system, path = _reached(url)
         packed = _PACKED.get(suffixes(url)[1])
         opened: IO[bytes] = system.open(path, "rb", compression=packed)
         return opened
+
+
+def check_may_write(url: str) -> None:
+    """Whether a file can be written and put at ``url``, as far as can be known without
+    doing it.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    with reachable(url):
+        system, path = _reached(url)
+        if isinstance(system, MemoryFileSystem):
+            raise RequestError(f"{url} would be gone with the process that writes it")
+        if not isinstance(system, LocalFileSystem):
+            probe = f"{path}.probe"
+            with system.open(probe, "wb") as file:
+                file.write(b"probe")
+            system.rm(probe)
+        elif os.path.lexists(path) and not Path(path).is_file():
+            raise RequestError(f"{url} is no regular file")
 
 
 class Replacing:
@@ -88,8 +137,8 @@ class Replacing:
         self._url = url
         self._is_put = False
         with reachable(url):
-            self._system, self._path = url_to_fs(url)
-            self._beside = beside(self._path)
+            self._system, self._path = _reached(url)
+            self._beside = f"{self._path}.part"
             self.file: IO[bytes] = self._system.open(self._beside, "wb")
 
     def put(self) -> None:
@@ -111,7 +160,7 @@ class Replacing:
 def remove(url: str) -> None:
     """Where there is one. Raises as :func:`read`."""
     with reachable(url):
-        system, path = url_to_fs(url)
+        system, path = _reached(url)
         if system.exists(path):
             system.rm(path)
 
@@ -121,11 +170,46 @@ def reachable(url: str) -> Iterator[None]:
     """Raises :class:`headrace.errors.RequestError` for what a store says of ``url``."""
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
-        raise RequestError(f"{url} cannot be used: {error}") from error
+    except RequestError:
+        raise
+    except NotImplementedError as error:
+        raise RequestError(f"{url} cannot be used: it can only be read") from error
+    except Exception as error:
+        # A store's client raises what it likes, and takes many lines to say it.
+        raise RequestError(f"{url} cannot be used: {_told(error)}") from error
 
 
-def _described(system: fsspec.AbstractFileSystem, path: str) -> InputFile:
-    facts: dict[str, Any] = system.info(path)
+@lru_cache(maxsize=_SYSTEMS_KEPT)
+def _reached(url: str) -> tuple[AbstractFileSystem, str]:
+    """Kept, since some close their files when they are collected."""
+    system, path = url_to_fs(url)
+    return system, str(path)
+
+
+def _described(pattern: str, path: str, facts: dict[str, Any]) -> InputFile:
     changed = next((str(facts[name]) for name in _CHANGED if name in facts), "")
-    return InputFile(system.unstrip_protocol(path), int(facts["size"] or 0), changed)
+    url = _with_name(pattern, lambda _: path)
+    return InputFile(url, int(facts.get("size") or 0), changed)
+
+
+def _names_file(url: str) -> int:
+    """Which link of a chain has the file's name: ``simplecache::zip://NAME::STORE``."""
+    links = url.split(_CHAIN)
+    return next((at for at, link in enumerate(links) if "://" in link), len(links) - 1)
+
+
+def _with_name(url: str, change: Callable[[str], str]) -> str:
+    """The address of another file of the same store; ``change`` gets its name, and
+    may give the path that the store has it under."""
+    links = url.split(_CHAIN)
+    at = _names_file(url)
+    protocol, mark, name = links[at].rpartition("://")
+    changed = change(name)
+    links[at] = changed if "://" in changed else f"{protocol}{mark}{changed}"
+    return _CHAIN.join(links)
+
+
+def _told(error: BaseException | None) -> str:
+    """Its first line, which may be long."""
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0][:_TOLD_MAX]
