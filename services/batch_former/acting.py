@@ -80,6 +80,10 @@ class Acting:
     def tell(self, owned: OwnedLane, event: Event, now_us: int) -> None:
         self.carry_out(owned, owned.core.handle(event, now_us), now_us)
 
+    def tell_each(self, owned: OwnedLane, events: Sequence[Event], now_us: int) -> None:
+        """What was learned together."""
+        self.carry_out(owned, owned.core.handle_all(events, now_us), now_us)
+
     def tell_all(self, event: Event, now_us: int) -> None:
         for owned in list(self._lanes.owned.values()):
             self.tell(owned, event, now_us)

@@ -130,6 +130,7 @@ class Intake:
             self._take_requests(early, now_us)
 
     def take_completions(self, batch: ReadBatch, now_us: int) -> None:
+        learned: dict[int, list[Completed | CompletionsAt]] = {}
         for record in batch.records:
             owned = self._lanes.owned.get(record.partition)
             if owned is None or not 0 < owned.completions_change <= batch.change:
@@ -138,7 +139,12 @@ class Intake:
                 self._take_claim(owned, record, now_us)
             else:
                 owned.completions_at = record.offset + 1
-                self._take_completion(owned, record, now_us)
+                event = self._completion(record, now_us)
+                learned.setdefault(owned.lane, []).append(event)
+        for lane, events in learned.items():
+            owned = self._lanes.owned.get(lane)
+            if owned is not None:
+                self._acting.tell_each(owned, events, now_us)
 
     def take(self, message: StatusRead | ModelsRead | OutOfRange, now_us: int) -> None:
         match message:
@@ -232,16 +238,15 @@ class Intake:
                 self._acting.carry_out(route.owned, decisions, now_us)
         return last
 
-    def _take_completion(self, owned: OwnedLane, record: Record, now_us: int) -> None:
+    def _completion(self, record: Record, now_us: int) -> Completed | CompletionsAt:
         try:
             completion = decode_completion(record)
         except UndecodableRecord as error:
             self._skip(record, error)
-            self._acting.tell(owned, CompletionsAt(record.offset + 1), now_us)
-            return
+            return CompletionsAt(record.offset + 1)
         if isinstance(completion, Done):
             self._measuring.done(completion, now_us)
-        self._acting.tell(owned, Completed(record.offset, completion), now_us)
+        return Completed(record.offset, completion)
 
     def _take_claim(self, owned: OwnedLane, record: Record, now_us: int) -> None:
         try:

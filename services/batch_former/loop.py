@@ -172,8 +172,7 @@ class Loop:
                     self._publish_at_us, self._now_us + PUBLISH_BUSY_US
                 )
             case WritesEnded(ended=ended):
-                for each in ended:
-                    self._end_write(each)
+                self._end_writes(ended)
             case StatusRead() | ModelsRead() | OutOfRange():
                 self._intake.take(message, self._now_us)
             case LogTimeSampled(sent_us=sent_us, acked_us=acked_us, log_us=log_us):
@@ -186,17 +185,21 @@ class Loop:
             case _:
                 self._change_ownership(message)
 
-    def _end_write(self, ended: Ended) -> None:
-        owned = self._lanes.of(ended.lane, ended.term)
-        if owned is None:
-            return
-        event: ClaimWritten | WriteEnded
-        if ended.write == CLAIM:
-            owned.claim = -1 if ended.offset is None else ended.offset
-            event = ClaimWritten(ended.offset)
-        else:
-            event = WriteEnded(ended.write, ended.offset)
-        self._acting.tell(owned, event, self._now_us)
+    def _end_writes(self, ended: Iterable[Ended]) -> None:
+        learned: dict[tuple[int, int], list[ClaimWritten | WriteEnded]] = {}
+        for each in ended:
+            owned = self._lanes.of(each.lane, each.term)
+            if owned is None:
+                continue
+            event: ClaimWritten | WriteEnded = WriteEnded(each.write, each.offset)
+            if each.write == CLAIM:
+                owned.claim = -1 if each.offset is None else each.offset
+                event = ClaimWritten(each.offset)
+            learned.setdefault((each.lane, each.term), []).append(event)
+        for ownership, events in learned.items():
+            owned = self._lanes.of(*ownership)
+            if owned is not None:
+                self._acting.tell_each(owned, events, self._now_us)
 
     def _change_ownership(self, message: OwnershipMessage) -> None:
         match message:

@@ -160,11 +160,7 @@ class Fetcher:
             version=batch.version,
             padded_rows=batch.padded_rows,
             latest_start_us=None if latest_us is None else self._to_mono(latest_us),
-            # Results have no partition of an ingress to go to.
-            bulk=all(
-                address is None or address.partition is None
-                for address in batch.addresses
-            ),
+            bulk=job.is_bulk,
         )
         return BatchFetched(read, job)
 

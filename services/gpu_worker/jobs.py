@@ -99,6 +99,14 @@ class Job:
     def members(self) -> int:
         return len(self.batch.ids)
 
+    @property
+    def is_bulk(self) -> bool:
+        """Whether no ingress waits for any of it: results go to no partition."""
+        return all(
+            address is None or address.partition is None
+            for address in self.batch.addresses
+        )
+
     def lay_out(self) -> None:
         """Make the arrays of the run, or know why there will be none."""
         if self.runnable is None:

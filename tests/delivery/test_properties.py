@@ -18,7 +18,7 @@ from tests.delivery.world import World
 
 TINY = st.builds(
     LaneLimits,
-    cap=st.integers(1, 2),
+    cap=st.integers(1, 3),
     unsettled_max=st.integers(1, 4),
     unsettled_bytes_max=st.integers(10, 40),
     span_max=st.integers(1, 6),

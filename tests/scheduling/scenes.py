@@ -103,15 +103,17 @@ def a_request(
 
 
 class Desk:
-    """The scheduler, ``slots`` workers of two credits, no hops. Workers report what
+    """The scheduler, ``slots`` workers of ``credits``, no hops. Workers report what
     they hold as the delivery protocol does: as a level."""
 
     def __init__(
         self,
         *versions: ServedVersion,
         slots: int = 1,
+        credits_each: int = 2,
         settings: SchedulingSettings | None = None,
     ) -> None:
+        self.credits = credits_each
         settings = settings or SchedulingSettings(control_hop_us=0, response_hop_us=0)
         numbers = count()
         self.former = BatchFormer(
@@ -126,7 +128,7 @@ class Desk:
     def tell(self, slot: int, *, now_us: int) -> None:
         held = self.held[slot]
         batches = tuple(dispatch.batch for dispatch in held)
-        self.former.handle(SlotChanged(slot, 2 - len(held), batches), now_us)
+        self.former.handle(SlotChanged(slot, self.credits - len(held), batches), now_us)
 
     def arrive(self, *requests: Request, now_us: int = 0) -> None:
         for request in requests:
@@ -137,7 +139,8 @@ class Desk:
         for decision in decisions:
             if isinstance(decision, Dispatch):
                 self.held[decision.slot].append(decision)
-                self.tell(decision.slot, now_us=now_us)
+        for slot in {each.slot for each in decisions if isinstance(each, Dispatch)}:
+            self.tell(slot, now_us=now_us)
         return decisions
 
     def finish(self, slot: int = 0, *, now_us: int, run_us: int | None = None) -> None:

@@ -200,8 +200,8 @@ BUGS = [
         "a busy worker comes before an idle one",
         "test_batching.py",
         "slots.py",
-        "for _, number in self._idle:",
-        "for _, number in self._ahead + self._idle:",
+        "for openness in _USUAL:",
+        "for openness in reversed(_USUAL):",
     ),
     Bug(
         "times may fall with more rows",

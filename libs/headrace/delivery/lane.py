@@ -147,6 +147,14 @@ class Lane:
         """Where the next record of a partition that it reads will lie."""
         return self._work.ledger.logs[topic, partition].position
 
+    def handle_all(self, events: Iterable[Event], now_us: int) -> list[Decision]:
+        """As :meth:`handle` of facts that were learned together: what follows is
+        decided once, from all of them. Neither requests nor ticks."""
+        for event in events:
+            self._take_in(event, now_us)
+        self._act(now_us, is_tick=False)
+        return self._out.take()
+
     def wakeup_at_us(self) -> int | None:
         """The next instant at which ``Ticked`` can change anything."""
         match self._state:

@@ -11,9 +11,10 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     """Durations in microseconds. The defaults are those of the delivery protocol; a
     lane's successor must have the same ``cap``."""
 
-    cap: PositiveInt = 2
-    """Credit: most batches that one worker process holds, one running and one ready
-    behind it. A slot that holds as many gets nothing more until a ``done``."""
+    cap: PositiveInt = 8
+    """Credit: most batches that one worker process holds. A slot that holds as many
+    gets nothing more until a ``done``; the scheduler uses more than two for small bulk
+    runs alone."""
 
     silent_us: PositiveInt = 1_000_000
     """Log time after which a worker without a heartbeat is taken for dead: what flies

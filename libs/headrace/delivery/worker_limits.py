@@ -20,8 +20,8 @@ passed over. An older one is run again, and its second replies count for nothing
 class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     """Limits of one worker process; every duration in microseconds."""
 
-    cap: PositiveInt = 2
-    """Most unfinished batches: one that runs and what lies ready behind it. A batch
+    cap: PositiveInt = 8
+    """Most unfinished batches: one that runs, and what lies ready behind it. A batch
     beyond it is refused, which no former that keeps the protocol will see."""
 
     reply_wait_us: PositiveInt = 500_000

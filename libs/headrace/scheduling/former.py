@@ -30,9 +30,12 @@ from headrace.domain import (
 )
 from headrace.scheduling.affinity import Affinity
 from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.behind import is_light
 from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.loads import load_of
+from headrace.scheduling.misses import missed
 from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
 from headrace.scheduling.selection import Selection, Terms, Times, select
@@ -45,9 +48,6 @@ __all__ = ["BatchFormer"]
 
 COMPANION_CHARGE = 0.25
 """Part of its cost that a request pays when it rides in a more urgent batch."""
-
-FREE_TOLD_MAX = 16
-"""Slots whose end of work is published; of more, as many evenly spaced ones."""
 
 
 class Choice(NamedTuple):
@@ -117,19 +117,7 @@ class BatchFormer:
 
     def load(self, now_us: int) -> Load:
         """What waits and runs, and what a row costs, for admission."""
-        free_us = sorted(
-            slot.free_at_us(now_us) - now_us for slot in self._slots if slot.usable
-        )
-        slots = len(free_us)
-        told = min(slots, FREE_TOLD_MAX)
-        queues, prices = self._backlog.load(now_us)
-        return Load(
-            slots=slots,
-            free_us=[free_us[(2 * n + 1) * slots // (2 * told)] for n in range(told)],
-            heavy=self._tenants.heavy(),
-            queues=queues,
-            prices=prices,
-        )
+        return load_of(self._slots, self._backlog, self._tenants, now_us)
 
     def _arrive(self, request: Request, now_us: int) -> None:
         if request.key in self._refused:
@@ -163,7 +151,7 @@ class BatchFormer:
         if not len(self._backlog):
             return None
         if not self._slots.advance(now_us, ahead_us=self._ahead_us):
-            return None
+            return self._choose_behind(now_us, decisions)
         near = self._slots.last_sent_to_sole
         near_us = self._online.near_us(now_us)
         for priority, is_owed in self._backlog.bands_in_order(self._shares, now_us):
@@ -176,6 +164,31 @@ class BatchFormer:
                     if is_owed:
                         choice = choice._replace(reason=ReleaseReason.OWED)
                     return choice
+        return self._choose_behind(now_us, decisions)
+
+    def _choose_behind(
+        self, now_us: int, decisions: list[SchedulerDecision]
+    ) -> Choice | None:
+        """A full batch of bulk for a slot that holds two already, whose runs are over
+        before word of the first could bring another. Never while anyone is online: who
+        comes next waits for what the slot holds."""
+        deep = list(self._slots.deep())
+        bytes_max = self._settings.behind_bytes_max
+        if not deep or any(self._backlog.busy[: Priority.BULK]):
+            return None
+        if self._online.bulk_limit_us(now_us) is not None:
+            return None
+        for line in self._backlog.by_urgency(Priority.BULK, None, 0):
+            avoid = line.head(Priority.BULK).request.avoid
+            has = line.slots - {avoid}
+            slot = next((one for one in deep if one.number in has), None)
+            if slot is None:
+                continue
+            choice = self._consider(line, Priority.BULK, slot, now_us, decisions)
+            if choice is None:
+                continue
+            if is_light(choice.chosen, choice.reason, bytes_max):
+                return choice
         return None
 
     def _consider(
@@ -399,18 +412,9 @@ class BatchFormer:
                 return
             self._backlog.remove(line, [head])
             line.demand.settled(0, head.request.rows)
-            decisions.append(self._missed(line, head, start_us, now_us))
-
-    def _missed(self, line: Line, entry: Entry, start_us: int, now_us: int) -> Refuse:
-        request = entry.request
-        if entry.deadline_us <= now_us:
-            return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
-        has = line.slots
-        if not any(slot.usable for slot in self._slots if slot.number in has):
-            text = "no worker that has the version can be sent to"
-            return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())
-        text = self._backlog.shortfall(line, entry, start_us, now_us)
-        return Refuse(request, Reason.DEADLINE_UNATTAINABLE, text)
+            decisions.append(
+                missed(self._slots, self._backlog, line, head, start_us, now_us)
+            )
 
     def _next_wakeup_us(self) -> int | None:
         if not len(self._backlog):

@@ -29,6 +29,10 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     batch_bytes_max: PositiveInt = 16 * 1024 * 1024
     """A batch closes before its tensors pass this; one request always fits."""
 
+    behind_bytes_max: PositiveInt = 1024 * 1024
+    """A batch that would be the third or a later one in a worker's hands: beyond this
+    size it waits until there is at most one before it."""
+
     queue_requests_max: PositiveInt = 4096
     """Online requests that one tenant may have waiting in one queue; the next one is
     refused with ``queue_full``. Bulk waits in the log instead: its partition pauses."""

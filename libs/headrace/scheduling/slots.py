@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from enum import Enum, auto
 from heapq import heappop, heappush
 from math import log2
 
@@ -18,6 +19,21 @@ PACE_EQUAL = 0.15
 PACE_STEPS_PER_OCTAVE = 4
 """Slots within a fifth of each other's speed count as equally fast."""
 
+HELD_USUALLY = 2
+"""Batches in a worker's hands, one that runs and one that is ready; more where runs
+are over sooner than word of their end comes back."""
+
+_Rank = tuple[int, int]
+
+
+class _Openness(Enum):
+    IDLE = auto()
+    AHEAD = auto()
+    DEEP = auto()
+
+
+_USUAL = (_Openness.IDLE, _Openness.AHEAD)
+
 
 class Slot:
     """One worker slot. ``batches`` maps what it holds to the expected run time, in
@@ -29,6 +45,10 @@ class Slot:
         self.batches: dict[str, int] = {}
         self.started_us = 0
         """When the first of ``batches`` started, as far as we can tell."""
+
+        self.is_filled = False
+        """Whether it gets what it has room for: from half of it on until all of it, so
+        that several batches go, and come back, together."""
 
         self.pace = 1.0
         """Its run times over those of the slots' mean; 1 within :data:`PACE_EQUAL`."""
@@ -45,7 +65,7 @@ class Slot:
         return self.credits_free > 0 or bool(self.batches)
 
     @property
-    def rank(self) -> tuple[int, int]:
+    def rank(self) -> _Rank:
         """Fast slots first, then low numbers, so that high ones can drain."""
         return round(PACE_STEPS_PER_OCTAVE * log2(self.pace)), self.number
 
@@ -68,15 +88,17 @@ class Slots:
 
     A slot with nothing to run may be sent to at once; the credit ahead is used
     ``ahead_us`` before the running batch's expected end, so that the next batch forms
-    as late as possible and still lies in the worker's memory when the run ends.
+    as late as possible and still lies in the worker's memory when the run ends. Where
+    all that it holds ends within ``ahead_us``, more may lie behind it (``deep``).
     """
 
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
         self._ratios = 0.0
-        self._idle: list[tuple[tuple[int, int], int]] = []
-        self._ahead: list[tuple[tuple[int, int], int]] = []
-        self._place: dict[int, tuple[bool, tuple[int, int]]] = {}
+        self._open: dict[_Openness, list[tuple[_Rank, int]]] = {
+            each: [] for each in _Openness
+        }
+        self._place: dict[int, tuple[_Openness, _Rank]] = {}
         self._opening: list[tuple[int, int]] = []
 
     def get(self, number: int) -> Slot:
@@ -93,19 +115,26 @@ class Slots:
         """Find out anew when ``slot`` may be sent to."""
         place = self._place.pop(slot.number, None)
         if place is not None:
-            is_idle, rank = place
-            found = self._idle if is_idle else self._ahead
+            openness, rank = place
+            found = self._open[openness]
             del found[bisect_left(found, (rank, slot.number))]
+        slot.is_filled &= slot.credits_free > 0
         if slot.credits_free <= 0:
             return
         if not slot.batches:
-            self._open(slot, is_idle=True)
-            return
-        opens_at_us = slot.running_until_us() - ahead_us
-        if opens_at_us <= now_us:
-            self._open(slot, is_idle=False)
-        else:
-            heappush(self._opening, (opens_at_us, slot.number))
+            self._put(slot, _Openness.IDLE)
+        elif len(slot.batches) < HELD_USUALLY:
+            opens_at_us = slot.running_until_us() - ahead_us
+            if opens_at_us <= now_us:
+                self._put(slot, _Openness.AHEAD)
+            else:
+                heappush(self._opening, (opens_at_us, slot.number))
+        elif slot.free_at_us(now_us) - now_us <= ahead_us and (
+            slot.is_filled or slot.credits_free >= len(slot.batches)
+        ):
+            # No timer for the others: the end of a run changes them.
+            slot.is_filled = True
+            self._put(slot, _Openness.DEEP)
 
     def advance(self, now_us: int, *, ahead_us: int) -> bool:
         """Open what is due; whether any slot may be sent to."""
@@ -117,21 +146,26 @@ class Slots:
     @property
     def is_any_open(self) -> bool:
         """Whether some slot could be sent to when last looked at."""
-        return bool(self._idle or self._ahead)
+        return bool(self._open[_Openness.IDLE] or self._open[_Openness.AHEAD])
 
     @property
     def last_sent_to_sole(self) -> tuple[str, str] | None:
         """What the only open slot was sent last. Of several, each version may have
         its own."""
-        if len(self._idle) + len(self._ahead) != 1:
+        if sum(len(self._open[each]) for each in _USUAL) != 1:
             return None
         return next(self.open()).sent_last
 
     def open(self) -> Iterator[Slot]:
         """Slots that may be sent to: idle ones first, each kind by rank."""
-        for _, number in self._idle:
-            yield self._slots[number]
-        for _, number in self._ahead:
+        for openness in _USUAL:
+            for _, number in self._open[openness]:
+                yield self._slots[number]
+
+    def deep(self) -> Iterator[Slot]:
+        """Slots that hold as much as is usual and will be through with it sooner than
+        word of it comes back."""
+        for _, number in self._open[_Openness.DEEP]:
             yield self._slots[number]
 
     def are_alike(self, one: Slot, other: Slot) -> bool:
@@ -158,7 +192,7 @@ class Slots:
         pace = slot.ratio * len(self._slots) / self._ratios
         slot.pace = pace if abs(pace - 1.0) > PACE_EQUAL else 1.0
 
-    def _open(self, slot: Slot, *, is_idle: bool) -> None:
+    def _put(self, slot: Slot, openness: _Openness) -> None:
         rank = slot.rank
-        insort(self._idle if is_idle else self._ahead, (rank, slot.number))
-        self._place[slot.number] = is_idle, rank
+        insort(self._open[openness], (rank, slot.number))
+        self._place[slot.number] = openness, rank
