@@ -33,13 +33,6 @@ def test_a_lone_request_leaves_at_once_when_a_worker_is_idle() -> None:
     assert dispatch.reason == ReleaseReason.IDLE
 
 
-def test_nothing_is_sent_to_a_worker_without_a_credit() -> None:
-    desk = Desk(credits_each=0)
-    desk.arrive(a_request())
-
-    assert desk.tick() == []
-
-
 def test_requests_read_together_leave_together() -> None:
     desk = Desk()
     desk.arrive(*(a_request(key=key) for key in "abc"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.domain import Priority, Request
+from headrace.domain import Priority, Request, ServedVersion
 from headrace.scheduling import SchedulingSettings
 from tests.scheduling.scenes import MS, Desk, a_request, a_version
 
@@ -12,13 +12,16 @@ SHORT = a_version(max_batch=4, alpha_us=20, beta_us=20)
 WAY = SchedulingSettings(control_hop_us=1 * MS, behind_bytes_max=64)
 
 
-def bulk(rows: int = 4, size_bytes: int = 4, **more: int) -> Request:
+def bulk(
+    rows: int = 4, *, size_bytes: int = 4, at_us: int = 0, avoid: int | None = None
+) -> Request:
     return a_request(
         rows=rows,
         size_bytes=size_bytes,
         priority=Priority.BULK,
+        at_us=at_us,
         limit_us=None,
-        **more,  # type: ignore[arg-type] # of its own numbers
+        avoid=avoid,
     )
 
 
@@ -26,8 +29,8 @@ def sent(desk: Desk, now_us: int = 0) -> int:
     return len(desk.tick(now_us))
 
 
-def a_desk(version=SHORT, settings: SchedulingSettings = WAY) -> Desk:  # type: ignore[no-untyped-def]
-    return Desk(version, credits_each=8, settings=settings)
+def a_desk(version: ServedVersion = SHORT) -> Desk:
+    return Desk(version, credits_each=8, settings=WAY)
 
 
 def test_a_worker_gets_what_it_has_room_for_and_then_half_of_it_at_a_time() -> None:
@@ -40,6 +43,13 @@ def test_a_worker_gets_what_it_has_room_for_and_then_half_of_it_at_a_time() -> N
         assert sent(desk, now_us) == 0
     desk.finish(now_us=400)
     assert sent(desk, 400) == 4
+
+
+def test_nothing_is_sent_to_a_worker_without_a_credit() -> None:
+    desk = Desk(credits_each=0)
+    desk.arrive(a_request())
+
+    assert desk.tick() == []
 
 
 def test_no_more_than_the_runs_that_end_before_word_of_them_is_back() -> None:

@@ -191,7 +191,7 @@ BUGS = [
     ),
     Bug(
         "a slot without a credit may be sent to",
-        "test_batching.py",
+        "test_behind.py",
         "slots.py",
         "        if slot.credits_free <= 0:\n            return\n",
         "",
