@@ -108,27 +108,44 @@ async def test_a_record_with_three_headers_is_answered(
     assert source.decode().startswith(f"{NAMES.requests('addsub')}/2/")
 
 
-def test_the_example_of_the_schemas_page_is_answered(
+BY_HAND = """
+rows, lanes = np.arange(192, dtype=np.float32).reshape(64, 3), 1
+{loop}
+sender.flush()
+found = {{}}
+while len(found) < 2 and (reply := reader.poll(30)):
+    answer = ModelInferResponse.FromString(reply.value())
+    found[reply.key().decode()] = np.frombuffer(answer.raw_output_contents[0], "<f4")
+assert sorted(found) == ["night.0", "night.32"], sorted(found)
+assert (np.concatenate([*map(found.get, sorted(found))]) == 2 * rows.ravel()).all()
+"""
+
+
+def test_the_examples_of_the_schemas_page_are_answered(
     platform: Platform, tmp_path: Path
 ) -> None:
     page = (ROOT / "schemas/README.md").read_text()
-    shell, example, answer = (
+    example, loop = re.findall(
+        r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+    )
+    shell, answer = (
         re.search(pattern, page, re.DOTALL | re.MULTILINE)
         for pattern in (
             r"^\.venv/bin/python (-m grpc_tools.protoc .*?)$",
-            r"^```python\n(.*?)^```$",
             r"^It prints `(.*?)`\.$",
         )
     )
     assert shell
-    assert example
     assert answer
     protoc = shell[1].replace("schemas", str(ROOT / "schemas")).split()
     subprocess.run([sys.executable, *protoc], cwd=tmp_path, check=True)
     servers = platform.document.bootstrap_servers
 
+    code = example.replace("127.0.0.1:9092", servers)
+    code += "import numpy as np" + BY_HAND.format(loop=loop.replace("1_000_000", "64"))
+
     printed = subprocess.run(
-        [sys.executable, "-c", example[1].replace("127.0.0.1:9092", servers)],
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         check=True,
         capture_output=True,

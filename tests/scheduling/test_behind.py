@@ -1,4 +1,4 @@
-"""Small runs of bulk go to a worker several at a time, while nobody is online."""
+"""I26: small runs of bulk go to a worker several at a time, while nobody is online."""
 
 from __future__ import annotations
 

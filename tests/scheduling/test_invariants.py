@@ -194,7 +194,7 @@ class Scheduling(RuleBasedStateMachine):
         assert len(set(keys)) == len(keys)
         # I2: a credit was free, on a slot that has the model.
         assert dispatch.slot in self.usable & served.ready_slots
-        # More than one that runs and one that is ready are of bulk alone.
+        # I26: more than one that runs and one that is ready are of bulk alone.
         is_bulk = {each.priority for each in requests} == {Priority.BULK}
         most = CREDITS if is_bulk else 2
         assert len(self.desk.held[dispatch.slot]) < most
