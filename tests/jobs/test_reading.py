@@ -132,6 +132,52 @@ def test_a_line_that_breaks_the_format_keeps_its_place(tmp_path: Path) -> None:
     }
 
 
+def rows_and_faults(path: Path) -> tuple[dict[str, list[object]], dict[int, str]]:
+    chunks = list(InputRows([str(path)]).chunks())
+    table = pa.Table.from_batches([chunk.batch for chunk in chunks])
+    faults = {
+        chunk.first + row: text
+        for chunk in chunks
+        for row, text in chunk.broken.items()
+    }
+    return table.to_pydict(), faults
+
+
+def test_what_is_not_utf_8_breaks_its_row_alone(tmp_path: Path) -> None:
+    written = pa.array([b"a", b"b\xff", None], pa.binary()).view(pa.string())
+    listed = pa.ListArray.from_arrays([0, 1, 2, 3], written)
+    pq.write_table(pa.table({"t": written, "l": listed}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_bytes(b"t,n\na,1\nb\xff,2\nc,3\n")
+    (tmp_path / "a.jsonl").write_bytes(b'{"t":"a"}\n{"t":"b\xff"}\n{"t":"c"}\n')
+
+    rows, faults = rows_and_faults(tmp_path / "a.parquet")
+    assert rows == {"t": ["a", "b\ufffd", None], "l": [["a"], None, [None]]}
+    assert [*faults] == [1]
+    rows, faults = rows_and_faults(tmp_path / "a.csv")
+    assert rows == {"t": ["a", "b\ufffd", "c"], "n": ["1", "2", "3"]}
+    assert faults[1].startswith("column 't' is not UTF-8: ")
+    rows, faults = rows_and_faults(tmp_path / "a.jsonl")
+    assert rows == {"t": ["a", "b\ufffd", "c"]}
+    assert [*faults] == [1]
+
+
+def test_half_a_pair_of_utf_16_breaks_its_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"t":"\\ud800"}\n{"t":"\\ud83d\\ude00","\\udfff":1}\n{"t":"c"}\n')
+    rows, faults = rows_and_faults(path)
+    assert rows["t"] == [None, "\U0001f600", "c"]
+    assert [*faults] == [0]
+    assert faults[0].encode()
+
+
+def test_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    for text in ("a,b", "a,b\n", "a,b\r\n"):
+        (tmp_path / "a.csv").write_text(text)
+        rows = InputRows([str(tmp_path / "a.csv")])
+        assert [chunk.batch.num_rows for chunk in rows.chunks()] in ([], [0])
+        assert rows.schema.names == ["a", "b"]
+
+
 def test_numbers_of_json_may_become_fractions_where_a_float_is_fed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

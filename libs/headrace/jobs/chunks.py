@@ -7,7 +7,14 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS_MAX", "Chunk", "cut", "rows_of_bytes"]
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_ROWS_MAX",
+    "Chunk",
+    "cut",
+    "mended",
+    "rows_of_bytes",
+]
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_ROWS_MAX: Final = 16_384
@@ -15,8 +22,8 @@ CHUNK_ROWS_MAX: Final = 16_384
 
 
 class Chunk(NamedTuple):
-    """Rows ``first`` … of a file. ``broken``: by row of the chunk, why nothing could
-    be read of it; its columns are null."""
+    """Rows ``first`` … of a file. ``broken``: by row of the chunk, why it cannot be
+    run; what cannot be read of it is null."""
 
     first: int
     batch: pa.RecordBatch
@@ -31,6 +38,40 @@ class Chunk(NamedTuple):
             row - skipped: text for row, text in self.broken.items() if row >= skipped
         }
         return Chunk(self.first + skipped, self.batch.slice(skipped), broken)
+
+
+def mended(chunk: Chunk) -> Chunk:
+    """With text in all columns of text: what is not UTF-8 breaks its row. No format's
+    reader looks, and every writer would stop at it."""
+    batch = chunk.batch
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        broken: dict[int, str] = {}
+        columns = [
+            _mended(name, column, broken)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        return Chunk(chunk.first, batch, broken | chunk.broken)
+    return chunk
+
+
+def _mended(name: str, column: pa.Array, broken: dict[int, str]) -> pa.Array:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        found = []
+        for row, value in enumerate(column):
+            try:
+                found.append(value.as_py())
+            except UnicodeDecodeError as error:
+                is_text = isinstance(value, pa.StringScalar | pa.LargeStringScalar)
+                raw = value.as_buffer().to_pybytes() if is_text else None
+                found.append(None if raw is None else raw.decode(errors="replace"))
+                broken[row] = f"column '{name}' is not UTF-8: {error}"
+        return pa.array(found, column.type)
+    return column
 
 
 def rows_of_bytes(row_bytes: float) -> int:

@@ -149,7 +149,7 @@ def _parsed(values: pa.Array, datatype: Datatype) -> tuple[pa.Array, Flags | Non
         kind = pa.uint64() if DTYPES[datatype].kind == "u" else pa.int64()
     trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
     try:
-        return trimmed.cast(kind), None
+        return _finite_or_named(trimmed, trimmed.cast(kind))
     except pa.ArrowInvalid:
         pass
     # Some element is no number: only such a chunk is looked at one by one.
@@ -160,7 +160,20 @@ def _parsed(values: pa.Array, datatype: Datatype) -> tuple[pa.Array, Flags | Non
         except pa.ArrowInvalid:
             found.append(pa.scalar(None, kind))
             unread[place] = True
-    return pa.array([each.as_py() for each in found], kind), unread
+    parsed, beyond = _finite_or_named(
+        trimmed, pa.array([each.as_py() for each in found], kind)
+    )
+    return parsed, unread if beyond is None else unread | beyond
+
+
+def _finite_or_named(
+    texts: pa.Array, parsed: pa.Array
+) -> tuple[pa.Array, Flags | None]:
+    """An infinity is what is called one, and no number that was too large."""
+    if not pa.types.is_floating(parsed.type):
+        return parsed, None
+    beyond = pc.and_(pc.is_inf(parsed), pc.match_substring_regex(texts, "[0-9]"))
+    return parsed, _any(np.asarray(pc.fill_null(beyond, fill_value=False)))
 
 
 def _utf8(values: pa.Array) -> tuple[pa.Array, Flags | None]:

@@ -27,6 +27,7 @@ def inferred_singly(lines: Sequence[bytes]) -> pa.Schema:
     for line in lines:
         with suppress(ValueError):
             for name, value in _object(line).items():
+                name.encode()
                 kind = _kind(value)
                 found[name] = _common(found[name], kind) if name in found else kind
     return pa.schema(list(found.items()))
@@ -82,6 +83,7 @@ def rows_of(
                 column.append(None)
                 shown = json.dumps(members[field.name], ensure_ascii=False)
                 shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+                shown = shown.encode(errors="backslashreplace").decode()
                 wanted = str(error) if isinstance(error, _Unfit) else str(field.type)
                 broken.setdefault(
                     row,
@@ -128,7 +130,10 @@ def _fitted(value: Any, kind: pa.DataType) -> Any:
 
 def _element(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind):
-        return value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else json.dumps(value)
+        if any("\ud800" <= each <= "\udfff" for each in text):
+            raise _Unfit("text, not half of a pair of UTF-16")
+        return text
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         if isinstance(value, bool):
             raise _Unfit("a number")

@@ -1,7 +1,7 @@
 """Rows of files in order, a chunk at a time, from any row on.
 
 Every format gives chunks of a few megabytes, so that memory does not grow with the
-file. A line that cannot be read keeps its place: a row of nulls, with what was wrong.
+file. What cannot be read keeps its place: a row of nulls, with what was wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from headrace.errors import RequestError
-from headrace.jobs.chunks import Chunk
+from headrace.jobs.chunks import Chunk, mended
 from headrace.jobs.columnar import ArrowRows, ArrowStreamRows, NumpyRows, ParquetRows
 from headrace.jobs.store import reachable, suffixes
 from headrace.jobs.textual import CsvRows, JsonRows
@@ -80,7 +80,7 @@ class InputRows:
                 continue
             end = before
             with _readable(url):
-                for chunk in file.chunks(max(start - before, 0)):
+                for chunk in map(mended, file.chunks(max(start - before, 0))):
                     first = before + chunk.first
                     end = first + chunk.batch.num_rows
                     if end > start:

@@ -40,6 +40,7 @@ class CsvRows:
         self._url = url
         with read(url) as file:
             begins = file.read(HEAD_BYTES).removeprefix(_BOM).decode(errors="replace")
+            self._has_rows = "\n" in begins or len(begins) == HEAD_BYTES
         names = next(csv.reader(io.StringIO(begins)), [])
         if not names or len(set(names)) < len(names):
             raise RequestError(
@@ -50,6 +51,8 @@ class CsvRows:
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         del start  # only whoever reads a line knows where the next one begins
+        if not self._has_rows:
+            return
         broken: list[_Line] = []
 
         def skip(row: arrow_csv.InvalidRow) -> str:
@@ -71,11 +74,15 @@ class CsvRows:
                     newlines_in_values=True, invalid_row_handler=skip
                 ),
                 arrow_csv.ConvertOptions(
-                    column_types=self.schema, strings_can_be_null=False
+                    column_types=dict.fromkeys(self.schema.names, pa.binary()),
+                    strings_can_be_null=False,
                 ),
             ) as opened,
         ):
-            for batch in opened:
+            for read_batch in opened:
+                # Text or not, which is looked at later, row by row.
+                texts = [each.view(pa.string()) for each in read_batch.columns]
+                batch = pa.RecordBatch.from_arrays(texts, schema=self.schema)
                 chunk = _with_broken(first, batch, broken)
                 first += chunk.batch.num_rows
                 yield chunk
