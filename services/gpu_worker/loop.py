@@ -68,7 +68,7 @@ WAIT_US_MAX = 100_000
 DRAIN_US_MAX = 15_000_000
 """A drain that takes longer is given up: what is held is retried elsewhere."""
 
-TOGETHER_MAX = 4
+TOGETHER_MAX = 8
 TOGETHER_US = 2_000
 """Bulk runs whose results may wait for each other, with another run behind them: so
 many, that began and end within so long. Their replies then share a produce request, and

@@ -11,7 +11,7 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     """Durations in microseconds. The defaults are those of the delivery protocol; a
     lane's successor must have the same ``cap``."""
 
-    cap: PositiveInt = 8
+    cap: PositiveInt = 16
     """Credit: most batches that one worker process holds. A slot that holds as many
     gets nothing more until a ``done``; the scheduler uses more than two for small bulk
     runs alone."""

@@ -20,7 +20,7 @@ passed over. An older one is run again, and its second replies count for nothing
 class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     """Limits of one worker process; every duration in microseconds."""
 
-    cap: PositiveInt = 8
+    cap: PositiveInt = 16
     """Most unfinished batches: one that runs, and what lies ready behind it. A batch
     beyond it is refused, which no former that keeps the protocol will see."""
 
