@@ -204,7 +204,7 @@ def _whole(numbers: Numbers, rows: int) -> Iterator[Finding]:
         online = _Online(site, asked)
         alone = online.send(asked.seconds, 2)
         began_s = time.monotonic()
-        beside = []
+        beside: list[Figures] = []
         with watched(site) as watch, ThreadPoolExecutor(1) as pool:
             job = pool.submit(_killed, site, watch, "sim", rows, numbers.kills.times)
             while not job.done():
