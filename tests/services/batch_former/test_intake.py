@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -55,6 +56,10 @@ class Telling:
 
     def tell(self, owned: OwnedLane, event: Event, now_us: int) -> None:
         assert owned.core.handle(event, now_us) == []
+
+    def tell_each(self, owned: OwnedLane, events: Sequence[Event], now_us: int) -> None:
+        for event in events:
+            self.tell(owned, event, now_us)
 
     def tell_all(self, event: Event, now_us: int) -> None: ...
 

@@ -68,6 +68,9 @@ class Core:
         self.told: list[Event] = []
         self.answers: dict[type[Event], list[Decision]] = {}
 
+    def handle_all(self, events: Iterable[Event], now_us: int) -> list[Decision]:
+        return [each for event in events for each in self.handle(event, now_us)]
+
     def handle(self, event: Event, now_us: int) -> list[Decision]:
         del now_us
         self.told.append(event)
