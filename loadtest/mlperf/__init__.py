@@ -1,0 +1,1 @@
+"""Headrace under MLPerf's LoadGen."""
