@@ -87,6 +87,7 @@ def started(platform: Platform, models: Path) -> Iterator[Running]:
         *("--models", models, "--http-port", "0", "--kafka-port", "0"),
         *("--ingress", str(platform.ingress), "--formers", str(platform.formers)),
         *("--workers", str(platform.workers), "--lanes", str(platform.lanes)),
+        *(("--fused",) if platform.fused else ()),
     )
     reader, writer = os.pipe()
     with log.open("wb") as lines:

@@ -73,6 +73,8 @@ class Platform(BaseModel, frozen=True, extra="forbid"):
     formers: PositiveInt = 1
     workers: PositiveInt = 1
     lanes: PositiveInt = 1
+    fused: bool = False
+    """Batches go from formers to workers past the log."""
     environment: dict[str, str] = {}
     """Settings of the services, such as HEADRACE_SCHEDULING__...; best none."""
 

@@ -14,6 +14,7 @@ from headrace.delivery.decisions import (
     Decision,
     DropLane,
     FetchPositions,
+    OpenLink,
     PausePartition,
     ReadCompletions,
     ReadKeys,
@@ -30,7 +31,7 @@ from headrace.delivery.decisions import (
     WriteStale,
     WriteSync,
 )
-from headrace.delivery.events import Event
+from headrace.delivery.events import Event, SlotHeard
 from headrace.domain import Priority
 from headrace.telemetry import LogEvent, get_log
 from headrace.wire.topics import PRIORITIES, Topics
@@ -38,6 +39,7 @@ from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Channel
 from services.batch_former.lanes import NEVER, Lanes, OwnedLane, Route
+from services.batch_former.linking import Linking
 from services.batch_former.measuring import Measuring
 from services.batch_former.messages import ReadBatch
 from services.batch_former.ownership import Ownership
@@ -64,6 +66,7 @@ class Acting:
         measuring: Measuring,
         admin: Admin,
         keys: AnsweredKeys,
+        linking: Linking,
     ) -> None:
         self._topics = topics
         self._lanes = lanes
@@ -74,6 +77,7 @@ class Acting:
         self._measuring = measuring
         self._admin = admin
         self._keys = keys
+        self._linking = linking
         self._log = get_log()
         self.rejoins = False
 
@@ -101,6 +105,19 @@ class Acting:
             self._move(tiers, tiers.to_cool(now_us), Tier.COLD, now_us)
             tiers.settle(now_us)
 
+    def hear_worker(
+        self, owned: OwnedLane, heard: SlotHeard, instance: str, now_us: int
+    ) -> None:
+        self.tell(owned, heard, now_us)
+        found = self._linking.heard(owned, heard.slot, heard.incarnation, instance)
+        if found is not None:
+            self.tell(owned, found, now_us)
+
+    def end_link(self, link: int, now_us: int) -> None:
+        lost = self._linking.lost(link, self._lanes)
+        if lost is not None:
+            self.tell(*lost, now_us)
+
     def carry_out(
         self, owned: OwnedLane, decisions: Iterable[Decision], now_us: int
     ) -> None:
@@ -112,6 +129,7 @@ class Acting:
             case (
                 WriteBatch()
                 | WriteReplies()
+                | OpenLink()
                 | WriteSync()
                 | WriteDeadLetters()
                 | WriteStale()
@@ -243,6 +261,7 @@ class Acting:
         if owned.completions_change:
             self._stop(owned, None)
         del self._lanes.owned[owned.lane]
+        self._linking.drop(owned)
         self._log.info("lane.dropped", lane=owned.lane)
         self._ownership.let_go(owned.lane)
 

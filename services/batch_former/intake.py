@@ -81,7 +81,7 @@ class Intake:
         self._twin_us: int | None = None
         self._heirs_us: dict[int, int] = {}
         self._log = get_log()
-        self._heard: dict[int, tuple[int, SlotHeard]] = {}
+        self._heard: dict[int, tuple[int, SlotHeard, str]] = {}
         self._newest = StatusAdvanced(0)
         self.status_at = 0
         """Where the next heartbeat will be read."""
@@ -102,9 +102,9 @@ class Intake:
     def introduce(self, owned: OwnedLane, now_us: int) -> None:
         """Tell a lane just taken what was read before it was ours."""
         self._acting.tell(owned, VersionsChanged(self._catalog.served()), now_us)
-        for lane, heard in self._heard.values():
+        for lane, heard, instance in self._heard.values():
             if lane == owned.lane:
-                self._acting.tell(owned, heard, now_us)
+                self._acting.hear_worker(owned, heard, instance, now_us)
         self._acting.tell(owned, self._newest, now_us)
 
     def take_requests(self, batch: ReadBatch, now_us: int) -> None:
@@ -261,10 +261,11 @@ class Intake:
         if heartbeat.incarnation is None or heartbeat.lane is None:
             return
         heard = SlotHeard(heartbeat.slot, heartbeat.incarnation, log_us)
-        self._heard[heartbeat.slot] = (heartbeat.lane, heard)
+        instance = heartbeat.instance
+        self._heard[heartbeat.slot] = (heartbeat.lane, heard, instance)
         owned = self._lanes.owned.get(heartbeat.lane)
         if owned is not None:
-            self._acting.tell(owned, heard, now_us)
+            self._acting.hear_worker(owned, heard, instance, now_us)
 
     def _hear_former(self, heartbeat: Heartbeat, log_us: int) -> None:
         if heartbeat.slot == self._slot:

@@ -33,6 +33,7 @@ from services.batch_former.messages import (
     LanesAssigned,
     LanesLost,
     LanesRevoked,
+    LinkEnded,
     LogTimeSampled,
     MemberFenced,
     Message,
@@ -173,6 +174,8 @@ class Loop:
                 )
             case WritesEnded(ended=ended):
                 self._end_writes(ended)
+            case LinkEnded(link=link):
+                self._acting.end_link(link, self._now_us)
             case StatusRead() | ModelsRead() | OutOfRange():
                 self._intake.take(message, self._now_us)
             case LogTimeSampled(sent_us=sent_us, acked_us=acked_us, log_us=log_us):

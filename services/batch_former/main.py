@@ -62,6 +62,7 @@ from services.batch_former.early import EarlyRequests
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.intake import Intake
 from services.batch_former.lanes import Lanes, OwnedLane
+from services.batch_former.linking import Linking
 from services.batch_former.loop import Fenced, Loop
 from services.batch_former.measuring import Measuring
 from services.batch_former.messages import (
@@ -220,6 +221,8 @@ class _Former:
     def _make_telemetry(self) -> None:
         registry = MetricsRegistry()
         process, metrics = ProcessMetrics(registry), FormerMetrics(registry)
+        folder = self._settings.fused.folder
+        self._linking = Linking(folder, self._uuid, self._inbox, self._clock, metrics)
         scheduling = self._settings.scheduling
         hops = HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us)
         self._probes = ProbeServer(self._settings.admin, self._health, registry)
@@ -322,6 +325,7 @@ class _Former:
             measuring=self._measuring,
             orders=self._orders,
             answers=self._answers,
+            linking=self._linking,
             dead_letters=self._dead_letters,
         )
         return Acting(
@@ -334,6 +338,7 @@ class _Former:
             measuring=self._measuring,
             admin=admin,
             keys=self._keys,
+            linking=self._linking,
         )
 
     def _make_intake(self, admin: KafkaAdmin) -> Intake:
@@ -377,11 +382,10 @@ class _Former:
         be told, for which heartbeats have to be acked, and heartbeats are read."""
         if self._models.caught_up:
             self._health.met("models")
-        if self._log_clock.is_set and self._intake.status_at:
+        has_time = self._log_clock.is_set and self._intake.status_at > 0
+        if has_time:
             self._health.met("log_clock")
-        if not (
-            self._models.caught_up and self._log_clock.is_set and self._intake.status_at
-        ):
+        if not (self._models.caught_up and has_time):
             return False
         leader = KafkaLeader(
             self._connection("leader"),
@@ -405,13 +409,10 @@ class _Former:
         get_log().info("admin.listening", url=self._probes.url)
         for reader in (*self._requests, self._completions):
             reader.start()
-        self._orders.start()
-        self._answers.start()
-        self._dead_letters.start()
-        self._keys.start()
-        self._models.start()
-        self._status.start()
-        self._heartbeat.start()
+        for writer in (self._orders, self._linking, self._answers, self._dead_letters):
+            writer.start()
+        for follower in (self._keys, self._models, self._status, self._heartbeat):
+            follower.start()
 
     def _stop(self) -> None:
         """The lanes are left: nothing that is read or acked now matters."""
@@ -419,11 +420,10 @@ class _Former:
         self._ownership.stop(leave=self._intake.has_heir)
         for reader in (*self._requests, self._completions):
             reader.stop()
-        self._models.stop()
-        self._status.stop()
-        self._dead_letters.stop()
-        self._keys.stop()
+        for part in (self._models, self._status, self._dead_letters, self._keys):
+            part.stop()
         self._orders.stop(FLUSH_S)
+        self._linking.stop()
         self._answers.stop(FLUSH_S)
         self._heartbeat.stop()
         self._probes.stop()

@@ -125,6 +125,12 @@ class WritesEnded(msgspec.Struct, frozen=True):
     ended: list[Ended]
 
 
+class LinkEnded(msgspec.Struct, frozen=True):
+    """A link has ended, by whatever."""
+
+    link: int
+
+
 class ThreadFailed(msgspec.Struct, frozen=True):
     """A thread ended by an error that it does not handle: the process ends too."""
 
@@ -145,5 +151,6 @@ Message = (
     | MemberFenced
     | Asked
     | WritesEnded
+    | LinkEnded
     | ThreadFailed
 )

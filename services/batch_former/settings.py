@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, PositiveInt, model_validator
 
 from headrace.delivery import LaneLimits
-from headrace.lifecycle import AdminSettings, BusSettings
+from headrace.lifecycle import AdminSettings, BusSettings, FusedSettings
 from headrace.scheduling import SchedulingSettings
 from headrace.telemetry import LogSettings
 
@@ -44,6 +44,7 @@ class FormerSettings(BaseModel, frozen=True, extra="forbid"):
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
     former: ReadingSettings = ReadingSettings()
+    fused: FusedSettings = FusedSettings()
     delivery: LaneLimits = LaneLimits()
     scheduling: SchedulingSettings = SchedulingSettings()
 

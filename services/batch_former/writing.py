@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.delivery import LogClock
 from headrace.delivery.decisions import (
+    OpenLink,
     WriteBatch,
     WriteClaim,
     WriteDeadLetters,
@@ -37,6 +38,7 @@ from headrace.wire import (
 )
 from services.batch_former.deadletters import DeadLetters
 from services.batch_former.lanes import OwnedLane
+from services.batch_former.linking import Linking
 from services.batch_former.measuring import Measuring
 from services.batch_former.producing import ANY, Place, Producing, Write
 
@@ -47,13 +49,19 @@ CLAIM = -1
 
 
 WriteDecision = (
-    WriteBatch | WriteReplies | WriteSync | WriteDeadLetters | WriteStale | WriteClaim
+    WriteBatch
+    | WriteReplies
+    | OpenLink
+    | WriteSync
+    | WriteDeadLetters
+    | WriteStale
+    | WriteClaim
 )
 
 
 class Writing:
     """Two producers: what goes to workers keeps its order, and is not held up by what
-    goes to clients."""
+    goes to clients. Beside them, links to workers of this machine."""
 
     def __init__(  # noqa: PLR0913 - what it is made of
         self,
@@ -66,6 +74,7 @@ class Writing:
         measuring: Measuring,
         orders: Producing,
         answers: Producing,
+        linking: Linking,
         dead_letters: DeadLetters,
     ) -> None:
         self._topics = topics
@@ -76,23 +85,25 @@ class Writing:
         self._measuring = measuring
         self._orders = orders
         self._answers = answers
+        self._linking = linking
         self._dead_letters = dead_letters
         self._log = get_log()
 
     def write(self, owned: OwnedLane, decision: WriteDecision, now_us: int) -> None:
-        """Every write ends once, as ``WritesEnded`` in the inbox."""
+        """Every numbered write that goes through the log ends once, as ``WritesEnded``
+        in the inbox."""
         match decision:
             case WriteBatch():
                 self._batch(owned, decision, now_us)
             case WriteReplies():
                 self._replies(owned, decision)
+            case OpenLink():
+                self._linking.open(decision)
             case WriteSync(slot=slot, epoch=epoch, k=k):
-                sync = encode_sync(Sync(owned.lane, epoch, self._claim.former, k))
-                self._orders.write(
-                    Write(owned.lane, owned.term, decision.write),
-                    Place(self._topics.batches, slot),
-                    Outgoing(None, PROTOBUF_HEADERS, sync),
-                )
+                former = self._claim.former
+                sync = Sync(owned.lane, epoch, former, k, decision.incarnation)
+                write = Write(owned.lane, owned.term, decision.write)
+                self._order(decision.link, write, slot, encode_sync(sync))
             case WriteDeadLetters(letters=letters):
                 self._measuring.dead_letters(letters)
                 count = len(letters)
@@ -140,12 +151,18 @@ class Writing:
             self._log.warning("batch.refused", batch=dispatch.batch, text=str(error))
             self._orders.refuse(write)
             return
+        self._order(decision.link, write, dispatch.slot, value)
+        self._measuring.dispatched(owned.lane, decision, now_us)
+
+    def _order(self, link: int | None, write: Write, slot: int, value: bytes) -> None:
+        if link is not None:
+            self._linking.send(link, value)
+            return
         self._orders.write(
             write,
-            Place(self._topics.batches, dispatch.slot),
+            Place(self._topics.batches, slot),
             Outgoing(None, PROTOBUF_HEADERS, value),
         )
-        self._measuring.dispatched(owned.lane, decision, now_us)
 
     def _replies(self, owned: OwnedLane, decision: WriteReplies) -> None:
         self._measuring.refused(decision.terminals)

@@ -29,6 +29,7 @@ _WORKER_SLOTS = 16
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
 _FILES_URL = "HEADRACE_FILES__URL"
+_LINKS_FOLDER = "HEADRACE_FUSED__FOLDER"
 _LAST_LINES_WITHIN_S = 1.0
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
@@ -156,6 +157,7 @@ class Installation:
         *,
         models: Path,
         files: Path,
+        links: Path | None,
         kafka: KafkaPlace | None,
         bootstrap_servers: str,
         console: Console,
@@ -164,6 +166,7 @@ class Installation:
         self._ports = ports
         self._models = models
         self._files = files
+        self._links = links
         self._kafka = kafka
         self._bootstrap_servers = bootstrap_servers
         self._console = console
@@ -268,6 +271,9 @@ class Installation:
         }
         if self._kafka is not None:
             settings["BUS__HISTORY_BYTES"] = str(_HISTORY_BYTES)
+        if self._links is not None:
+            folder = os.environ.get(_LINKS_FOLDER, str(self._links))
+            settings["FUSED__FOLDER"] = folder
         port = str(self._ports[child].number)
         match child.service:
             case Service.INGRESS:

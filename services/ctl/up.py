@@ -77,6 +77,8 @@ class Options:
         How many processes run models; at least one per lane.
     lanes
         Independent shards of the traffic.
+    fused
+        Hand batches to the workers past the log, with the same guarantees.
     data
         Folder that keeps the queue over restarts [default: .headrace].
     ephemeral
@@ -93,6 +95,7 @@ class Options:
     formers: Processes = 1
     workers: Processes = 1
     lanes: Processes = 1
+    fused: Annotated[bool, Parameter(negative=())] = False
     data: Path | None = None
     ephemeral: Annotated[bool, Parameter(negative=())] = False
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
@@ -194,6 +197,7 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
             ports,
             models=models,
             files=(data / "files").absolute(),
+            links=(data / "links").absolute() if options.fused else None,
             kafka=kafka,
             bootstrap_servers=bootstrap_servers,
             console=console,

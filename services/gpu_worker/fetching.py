@@ -1,61 +1,46 @@
-"""The thread that fetches: the slot's partition, read ahead and laid out to run."""
+"""The thread that fetches the slot's partition."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from headrace.broker import Reader, ReaderThread, Record, TopicPartition
 from headrace.clock import Clock
 from headrace.delivery.worker_events import (
-    BatchRead,
     CaughtUp,
     PositionLost,
     Started,
-    SyncRead,
     WorkerEvent,
 )
 from headrace.errors import BusError, OffsetOutOfRange, UndecodableRecord
 from headrace.telemetry import Log
-from headrace.wire import Batch, Sync, decode_order
-from services.gpu_worker.claims import Prefetch
-from services.gpu_worker.jobs import Job, Runnable
+from headrace.wire import decode_order
+from services.gpu_worker.orders import BatchFetched, OrderIntake
 
-__all__ = ["BatchFetched", "Fetcher"]
+__all__ = ["Fetcher"]
 
 RANGE_TIMEOUT_S = 5
 RANGE_PAUSE_S = 0.1
-
-
-class BatchFetched(NamedTuple):
-    """A batch for the core, with what the core need not see of it."""
-
-    read: BatchRead
-    job: Job
 
 
 class Fetcher:
     """Reads one partition of ``batches``; ``put`` gets what the loop is to know, in
     the order of the log."""
 
-    def __init__(  # noqa: PLR0913 - everything that a record meets on its way in
+    def __init__(
         self,
         reader: Reader,
         partition: TopicPartition,
         *,
         put: Callable[[WorkerEvent | BatchFetched], None],
-        find: Callable[[str, str], Runnable | None],
-        prefetch: Callable[[Batch], Prefetch | None],
-        to_mono: Callable[[int], int | None],
+        orders: OrderIntake,
         clock: Clock,
         log: Log,
     ) -> None:
         self._partition = partition
         self._put = put
-        self._find = find
-        self._prefetch = prefetch
-        self._to_mono = to_mono
+        self._orders = orders
         self._clock = clock
         self._log = log
         self._position = 0
@@ -129,40 +114,8 @@ class Fetcher:
                     text=str(error),
                 )
                 continue
-            match order:
-                case Batch():
-                    self._put(self._fetched(record.offset, order))
-                case Sync(lane, epoch, former, k):
-                    self._put(SyncRead(record.offset, lane, epoch, former, k))
+            self._put(self._orders.take(order, record.offset))
         self._say_caught_up()
-
-    def _fetched(self, offset: int, batch: Batch) -> BatchFetched:
-        now_us = self._clock.now_us()
-        runnable = self._find(batch.model, batch.version)
-        if runnable is not None:
-            runnable.used_us = now_us
-        coming = self._prefetch(batch)
-        job = Job(batch, runnable, now_us, coming)
-        if coming is None or runnable is None:
-            job.lay_out()
-        job.input_us = self._clock.now_us() - now_us
-        stamp = batch.stamp
-        latest_us = stamp.latest_start_us
-        read = BatchRead(
-            offset=offset,
-            batch=batch.batch,
-            lane=stamp.lane,
-            epoch=stamp.epoch,
-            former=stamp.former,
-            incarnation=stamp.incarnation,
-            members=job.members,
-            model=batch.model,
-            version=batch.version,
-            padded_rows=batch.padded_rows,
-            latest_start_us=None if latest_us is None else self._to_mono(latest_us),
-            bulk=job.is_bulk,
-        )
-        return BatchFetched(read, job)
 
     def _say_caught_up(self) -> None:
         while self._ends_sought and self._position >= self._ends_sought[0]:

@@ -16,6 +16,7 @@ from headrace.clock import Clock
 from headrace.delivery import WorkerCore
 from headrace.delivery.worker_decisions import (
     Alarm,
+    EndLink,
     Exit,
     Forget,
     ReadToEnd,
@@ -52,9 +53,11 @@ from headrace.domain import (
 from headrace.lifecycle import DrainFlag, Health, Pulse
 from headrace.telemetry import Log, WorkerMetrics
 from services.gpu_worker.control import ControlWriter
-from services.gpu_worker.fetching import BatchFetched, Fetcher
+from services.gpu_worker.fetching import Fetcher
 from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import Job, Runnable
+from services.gpu_worker.linked import Linked
+from services.gpu_worker.orders import BatchFetched
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
 
@@ -96,6 +99,7 @@ class Parts(NamedTuple):
 
     core: WorkerCore
     fetcher: Fetcher
+    linked: Linked
     runner: Runner
     replier: Replier
     control: ControlWriter
@@ -259,6 +263,8 @@ class Loop:
                 self._parts.runner.stop_run(self._jobs[batch])
             case Forget(batch):
                 self._jobs.pop(batch, None)
+            case EndLink(link):
+                self._parts.linked.end(link)
             case WriteReplies():
                 raise AssertionError("only a run's end leads to replies")
             case Alarm(event, facts):

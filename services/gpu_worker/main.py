@@ -10,6 +10,7 @@ import uuid
 from typing import NoReturn
 
 from headrace.broker import (
+    FRAMING_BYTES,
     KafkaAdmin,
     KafkaProducer,
     KafkaReader,
@@ -55,8 +56,10 @@ from services.gpu_worker.control import ControlWriter
 from services.gpu_worker.fetching import Fetcher
 from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import ReadyModels, Runnable
+from services.gpu_worker.linked import Linked
 from services.gpu_worker.loop import JOINED, Inbox, Loop, Parts, Surroundings
 from services.gpu_worker.models import MODELS, Models, Neighbourhood
+from services.gpu_worker.orders import OrderIntake
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
 from services.gpu_worker.settings import GpuWorkerSettings
@@ -187,16 +190,7 @@ class _Worker:
             ProducerThread("control", control),
             ProducerThread("replies", replies),
         )
-        self._fetcher = Fetcher(
-            KafkaReader(self._connection),
-            TopicPartition(self._topics.batches, self._slot),
-            put=inbox.put,
-            find=self._ready.find,
-            prefetch=claims.prefetch,
-            to_mono=self._log_clock.to_mono,
-            clock=clock,
-            log=self.log,
-        )
+        self._make_fetchers(settings, claims)
         self._runner = Runner(
             clock,
             payload_bytes_max=claims.reply_bytes_max,
@@ -205,6 +199,7 @@ class _Worker:
         parts = Parts(
             WorkerCore(lane=self._lane, limits=settings.runs),
             self._fetcher,
+            self._linked,
             self._runner,
             Replier(replies, inbox.put, claims, batch_bytes_max=bus.batch_bytes_max),
             ControlWriter(
@@ -229,6 +224,30 @@ class _Worker:
         self._roster = SlotRoster(round(settings.models.dead_slot_s * 1e6))
         self._make_vital_signs()
         self._make_models(settings, control)
+
+    def _make_fetchers(self, settings: GpuWorkerSettings, claims: WorkerClaims) -> None:
+        orders = OrderIntake(
+            find=self._ready.find,
+            prefetch=claims.prefetch,
+            to_mono=self._log_clock.to_mono,
+            clock=self._clock,
+        )
+        self._fetcher = Fetcher(
+            KafkaReader(self._connection),
+            TopicPartition(self._topics.batches, self._slot),
+            put=self._inbox.put,
+            orders=orders,
+            clock=self._clock,
+            log=self.log,
+        )
+        self._linked = Linked(
+            settings.fused.folder,
+            self._instance,
+            put=self._inbox.put,
+            orders=orders,
+            order_bytes_max=self._bus.batch_bytes_max + FRAMING_BYTES,
+            log=self.log,
+        )
 
     def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(
@@ -302,6 +321,7 @@ class _Worker:
         self._heartbeat.start()
         self._runner.start(self.loop.run_ended)
         self._fetcher.start()
+        self._linked.start()
         self._models.start()
         self._watchdog.start()
 
@@ -311,6 +331,7 @@ class _Worker:
         self._models.stop()
         self._heartbeat.stop()
         self._fetcher.stop()
+        self._linked.stop()
         self._status.stop()
         self._table.stop()
         for producer in self._producers:

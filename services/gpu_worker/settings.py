@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
 from headrace.delivery import WorkerLimits
-from headrace.lifecycle import AdminSettings, BusSettings
+from headrace.lifecycle import AdminSettings, BusSettings, FusedSettings
 from headrace.runtime import DeviceSettings
 from headrace.telemetry import LogSettings
 
@@ -44,6 +44,7 @@ class GpuWorkerSettings(BaseModel, frozen=True, extra="forbid"):
     admin: AdminSettings = AdminSettings()
     bus: BusSettings = BusSettings()
     device: DeviceSettings = DeviceSettings()
+    fused: FusedSettings = FusedSettings()
     log: LogSettings = LogSettings()
     models: ModelsSettings = ModelsSettings()
     runs: WorkerLimits = WorkerLimits()

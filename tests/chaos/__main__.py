@@ -30,6 +30,9 @@ def main() -> int:
     parser.add_argument(
         "--only", type=Kind, action="append", choices=EVERY, help="this kind of fault"
     )
+    parser.add_argument(
+        "--fused", action="store_true", help="batches go to workers past the log"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     rng = random.Random(options.seed)
@@ -41,7 +44,7 @@ def main() -> int:
         rounds = takewhile(lambda _: time.monotonic() < ends_at, count())
     faults = (fault for _ in rounds for fault in one_of_each(rng, kinds))
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
-        with standing(Path(folder), options.seed) as stand:
+        with standing(Path(folder), options.seed, is_fused=options.fused) as stand:
             verdict = campaign(
                 stand,
                 options.seed,

@@ -216,7 +216,7 @@ class Payloads:
 
 
 @contextmanager
-def standing(folder: Path, seed: int) -> Iterator[Stand]:
+def standing(folder: Path, seed: int, *, is_fused: bool = False) -> Iterator[Stand]:
     """A broker, a proxy before it, and ``headrace up`` behind both; each process has a
     wall clock that is wrong in its own way."""
     models = folder / "models"
@@ -243,7 +243,8 @@ def standing(folder: Path, seed: int) -> Iterator[Stand]:
             "CHAOS_SKEW_SEED": str(seed),
             **payloads.environment,
         }
-        with running(models, folder, *COUNTS, environment=environment) as platform:
+        counts = (*COUNTS, "--fused") if is_fused else COUNTS
+        with running(models, folder, *counts, environment=environment) as platform:
             stand = Stand(kafka, broker, proxy, platform, payloads)
             yield stand
             stand.close()

@@ -65,10 +65,24 @@ class Bench:
             said += ticked
 
     def sync(
-        self, *, epoch: int = 1, former: str = "f", k: int = 1, lane: int = LANE
+        self,
+        *,
+        epoch: int = 1,
+        former: str = "f",
+        k: int = 1,
+        lane: int = LANE,
+        incarnation: int | None = None,
+        link: int | None = None,
     ) -> list[WorkerDecision]:
+        """From the partition, or by ``link``."""
+        offset = self._next(link)
+        return self.tell(SyncRead(offset, lane, epoch, former, k, incarnation, link))
+
+    def _next(self, link: int | None) -> int:
+        if link is not None:
+            return -1
         self._offset += 1
-        return self.tell(SyncRead(self._offset, lane, epoch, former, k))
+        return self._offset
 
     def batch(
         self,
@@ -82,10 +96,11 @@ class Bench:
         latest_start_us: int | None = None,
         bulk: bool = False,
         again: bool = False,
+        link: int | None = None,
     ) -> list[WorkerDecision]:
-        self._offset += not again
+        """From the partition, or by ``link``."""
         read = BatchRead(
-            offset=self._offset,
+            offset=self._offset if again else self._next(link),
             batch=name,
             lane=lane,
             epoch=epoch,
@@ -97,6 +112,7 @@ class Bench:
             padded_rows=members,
             latest_start_us=latest_start_us,
             bulk=bulk,
+            link=link,
         )
         return self.tell(read)
 

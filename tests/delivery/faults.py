@@ -27,6 +27,7 @@ KINDS = (
     "slow_status",
     "no_status",
     "reread",
+    "link",
 )
 
 HARMLESS = frozenset({"slow_status", "no_status", "move", "worker_restart", "reread"})
@@ -103,6 +104,9 @@ class Faults:
             case "slow_status":
                 slow_us = world.random.randrange(2 * SECOND)
                 world.status_slow_until_us = world.now_us + slow_us
+            case "link":
+                for former in world.formers:
+                    former.streams.stall()
             case "no_status":
                 stopped_us = world.random.randrange(3 * SECOND)
                 world.status_stopped_until_us = world.now_us + stopped_us

@@ -15,6 +15,7 @@ from headrace.delivery.decisions import (
     Decision,
     DropLane,
     FetchPositions,
+    OpenLink,
     PausePartition,
     ReadCompletions,
     ReadKeys,
@@ -52,7 +53,7 @@ from headrace.delivery.events import (
     VersionsChanged,
     WriteEnded,
 )
-from headrace.domain import Priority, ReplyAddress, Source
+from headrace.domain import Priority, Source
 from headrace.wire.topics import Topics
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
@@ -65,8 +66,10 @@ from tests.delivery.records import (
     SyncRecord,
     keys_read,
     record_read,
+    reply_partition,
 )
 from tests.delivery.scheduler import Watched
+from tests.delivery.streams import Streams
 
 if TYPE_CHECKING:
     from tests.delivery.world import World
@@ -92,6 +95,7 @@ class FormerProcess(Process):
         self._orders = Producer(world, self)
         self._answers = Producer(world, self)
         self._readers = Readers(self, self._take)
+        self.streams = Streams(self)
         self._term = 0
         self._ticks_at = (0, 0)
         self._tick_at_us: int | None = None
@@ -157,8 +161,9 @@ class FormerProcess(Process):
             limits=world.limits,
         )
         self.tell(VersionsChanged((world.version,)))
-        for heard in self._heard.values():
+        for sender, heard in self._heard.items():
             self.tell(heard)
+            self.streams.heard(sender)
         self.tell(Assigned())
 
     # -- status
@@ -173,6 +178,7 @@ class FormerProcess(Process):
         if sender is self:
             self.tell(OwnHeartbeatRead())
         self.tell(event)
+        self.streams.heard(sender)
 
     # -- the loop
 
@@ -223,9 +229,11 @@ class FormerProcess(Process):
         match decision:
             case WriteClaim():
                 self._produce(CLAIMS, self.uuid, self._claimed, 2 * SECOND)
+            case OpenLink():
+                self.streams.open(decision)
             case WriteSync(slot=slot, epoch=epoch, k=k):
-                sync = SyncRecord(epoch, self.uuid, k)
-                self._order(slot, epoch, sync, decision.write)
+                sync = SyncRecord(epoch, self.uuid, k, decision.incarnation)
+                self._order(slot, epoch, sync, decision)
             case WriteBatch(dispatch=dispatch, epoch=epoch):
                 late = dispatch.latest_start_us
                 batch = BatchRecord(
@@ -236,11 +244,11 @@ class FormerProcess(Process):
                     latest_start_log_us=None if late is None else self.log_us(late),
                     members=dispatch.requests,
                 )
-                self._order(dispatch.slot, epoch, batch, decision.write)
+                self._order(dispatch.slot, epoch, batch, decision)
             case WriteReplies(write=write, terminals=terminals):
                 self._write_all(
                     write,
-                    [(_reply_partition(each.reply_to), each) for each in terminals],
+                    [(reply_partition(each.reply_to), each) for each in terminals],
                 )
             case WriteDeadLetters(write=write, letters=letters):
                 self._write_all(
@@ -311,6 +319,7 @@ class FormerProcess(Process):
         assert self.lane.state is LaneState.OUT
         for partition in list(self._readers.positions):
             self._readers.stop(partition)
+        self.streams.close()
         self.lane = self.scheduler = None
         self._ends = {}
         self._tick_at_us = None
@@ -321,6 +330,7 @@ class FormerProcess(Process):
 
     def die(self) -> None:
         super().die()
+        self.streams.close()
         let_go, self._on_let_go = self._on_let_go, None
         if let_go is not None:
             self.world.after(2 * SECOND, let_go)
@@ -334,12 +344,16 @@ class FormerProcess(Process):
         if term == self._term:
             self.tell(WriteEnded(write, offset))
 
-    def _order(self, slot: int, epoch: int, record: Any, write: int) -> None:
+    def _order(
+        self, slot: int, epoch: int, record: Any, decision: WriteSync | WriteBatch
+    ) -> None:
         owns = self.world.group.owner == self.instance
         self.world.history.wrote_under(self, epoch, owns=owns)
-        partition = (TOPICS.batches, slot)
-        on_end = partial(self._ended, self._term, write)
-        self._orders.produce(partition, record, on_end, SECOND)
+        if decision.link is not None:
+            self.streams.send(decision.link, record)
+            return
+        on_end = partial(self._ended, self._term, decision.write)
+        self._orders.produce((TOPICS.batches, slot), record, on_end, SECOND)
 
     def _produce(
         self,
@@ -434,7 +448,3 @@ class FormerProcess(Process):
         if partition == CLAIMS:
             return ClaimSeen(offset) if record != self.uuid else Ticked()
         return record_read(record, Source(*partition, offset), self)
-
-
-def _reply_partition(reply_to: ReplyAddress) -> Partition:
-    return (reply_to.topic, reply_to.partition or 0)

@@ -32,10 +32,12 @@ __all__ = [
     "Ask",
     "BatchRecord",
     "Cancel",
+    "OpeningRecord",
     "Reply",
     "SyncRecord",
     "keys_read",
     "record_read",
+    "reply_partition",
 ]
 
 
@@ -76,6 +78,16 @@ class SyncRecord(msgspec.Struct, frozen=True):
     epoch: int
     former: str
     k: int
+    incarnation: int | None = None
+
+
+class OpeningRecord(msgspec.Struct, frozen=True):
+    """The first order of a link."""
+
+    epoch: int
+    former: str
+    k: int
+    incarnation: int
 
 
 class BatchRecord(msgspec.Struct, frozen=True):
@@ -132,3 +144,7 @@ def record_read(
         made_by_us=ask.made_by_us,
     )
     return RequestRead(request, overdue=ask.is_overdue)
+
+
+def reply_partition(reply_to: ReplyAddress) -> tuple[str, int]:
+    return (reply_to.topic, reply_to.partition or 0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from headrace.delivery import WorkerCore, WorkerLimits
 from headrace.delivery.worker_decisions import (
     Alarm,
+    EndLink,
     Exit,
     Forget,
     ReadToEnd,
@@ -31,6 +32,7 @@ from headrace.delivery.worker_events import (
     GapNoticed,
     GiveUp,
     HeartbeatAcked,
+    LinkOpened,
     Outcome,
     RepliesEnded,
     RunEnded,
@@ -55,9 +57,10 @@ from headrace.domain import (
 from tests.delivery.broker import Partition, Producer
 from tests.delivery.builders import MS, SECOND, TOPICS
 from tests.delivery.process import Process
-from tests.delivery.records import BatchRecord, Reply, SyncRecord
+from tests.delivery.records import BatchRecord, OpeningRecord, Reply, SyncRecord
 
 if TYPE_CHECKING:
+    from tests.delivery.streams import Stream
     from tests.delivery.world import World
 
 __all__ = ["WorkerProcess"]
@@ -97,6 +100,8 @@ class WorkerProcess(Process):
         self._read_to: int | None = None
         self._tick_at_us: int | None = None
         self._reader = partial(self.call, self._poll)
+        self.streams: list[Stream] = []
+        """Of formers that have connected."""
 
     def start(self) -> None:
         self.after(self.world.latency_us(), self._start)
@@ -108,6 +113,8 @@ class WorkerProcess(Process):
     def die(self) -> None:
         super().die()
         self.world.log.unsubscribe(self._partition, self._reader)
+        for stream in self.streams:
+            stream.ended()
 
     def woke(self, frozen_us: int) -> None:
         if frozen_us > 500 * MS:
@@ -185,6 +192,10 @@ class WorkerProcess(Process):
                 self._stop_run(batch)
             case Forget():
                 pass
+            case EndLink(link=link):
+                for stream in self.streams:
+                    if stream.number == link:
+                        stream.ended()
             case Exit(why=why):
                 self.world.worker_ended(self, f"exit:{why}")
             case Alarm(event=event):
@@ -300,7 +311,7 @@ class WorkerProcess(Process):
         while self._position is not None and self._position < len(records):
             offset = self._position
             self._position += 1
-            self._take_in(offset, records[offset])
+            self.take_in(records[offset], offset)
             if self.is_dead:
                 return
         read_to = self._read_to
@@ -308,13 +319,21 @@ class WorkerProcess(Process):
             self._read_to = None
             self.tell(CaughtUp())
 
-    def _take_in(self, offset: int, record: Any) -> None:
+    def take_in(
+        self, record: Any, offset: int = -1, link: Stream | None = None
+    ) -> None:
+        """What lies at ``offset`` of the partition, or came by ``link``."""
+        number = None if link is None else link.number
         match record:
-            case SyncRecord(epoch=epoch, former=former, k=k):
-                self.tell(SyncRead(offset, 0, epoch, former, k))
+            case OpeningRecord(epoch, former, k, incarnation):
+                assert number is not None
+                self.tell(LinkOpened(number, 0, epoch, former, k, incarnation))
+            case SyncRecord(epoch, former, k, incarnation):
+                read = SyncRead(offset, 0, epoch, former, k, incarnation, number)
+                self.tell(read)
             case BatchRecord():
                 late_us = record.latest_start_log_us
-                read = BatchRead(
+                batch = BatchRead(
                     offset=offset,
                     batch=record.batch,
                     lane=0,
@@ -327,9 +346,10 @@ class WorkerProcess(Process):
                     padded_rows=len(record.members),
                     latest_start_us=None if late_us is None else self.mono_us(late_us),
                     bulk=False,
+                    link=number,
                 )
                 self._kept[record.batch] = record
-                self.tell(read)
+                self.tell(batch)
                 cap = self.world.limits.cap
                 assert len(self.core.unfinished) <= cap, "more batches than credit"
             case _:

@@ -53,6 +53,7 @@ class World:
         run_us: tuple[int, int] = (2 * MS, 15 * MS),
         limits: LaneLimits | None = None,
         policy: Callable[[Iterator[str]], Scheduler] | None = None,
+        is_fused: bool | None = None,
     ) -> None:
         self.seed = seed
         self.random = random = Random(seed)
@@ -76,6 +77,9 @@ class World:
             drawn if kinds is None else kinds,
             random.randint(1, 8) if strikes is None else strikes,
         )
+        self.is_fused = random.random() < 0.5 if is_fused is None else is_fused
+        """All on one machine, and batches go by links where they can."""
+
         self._wreckers = wreckers
         self._cancels = cancels
         self._keyed = keyed

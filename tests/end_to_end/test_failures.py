@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
+from headrace.broker import KafkaConnection, tail
+from headrace.wire import Batch, Topics, decode_order
 from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
 from tests.models import graphs
@@ -23,12 +27,13 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def sturdy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """Two of everything behind two lanes, so that one may die."""
+    """Two of everything behind two lanes, so that one may die. Batches skip the log, so
+    that links die with them; `tests/chaos` has the same without."""
     models = tmp_path_factory.mktemp("models")
     put_version(models, "echo", "1", graphs.identity("INT64"))
     folder = tmp_path_factory.mktemp("up")
     counts = ("--ingress", "2", "--formers", "2", "--workers", "2", "--lanes", "2")
-    with running(models, folder, *counts) as started:
+    with running(models, folder, *counts, "--fused") as started:
         yield started
 
 
@@ -133,6 +138,38 @@ def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:
 
     eventually(lambda: answers(sturdy), within_s=60)
     await_calm(sturdy)
+
+
+async def test_batches_skip_the_log_and_every_answer_is_right_and_told_once(
+    sturdy: Platform,
+) -> None:
+    """Behind all those deaths: whoever came in their place has links again."""
+    links = [f"{url}/metrics" for url in sturdy.document.admin["batch_former"]]
+    eventually(lambda: all("\nheadrace_links 1.0" in httpx.get(u).text for u in links))
+    await_calm(sturdy)
+    since_us = time.time_ns() // 1000
+    clients = Clients(sturdy.url)
+    eventually(lambda: clients.answered > 200, within_s=60)
+    clients.stop()
+
+    assert clients.foreign == []
+    connection = KafkaConnection(sturdy.document.bootstrap_servers, "test")
+    records = tail(connection, Topics().batches, since_us=since_us)
+    orders = [decode_order(record) async for record in records]
+    assert [order for order in orders if isinstance(order, Batch)] == []
+    assert audited(sturdy) == ""
+
+
+def audited(platform: Platform) -> str:
+    """What the audit finds, if anything."""
+    command = (sys.executable, "-m", "services.ctl", "audit")
+    told = subprocess.run(
+        [*command, "--bootstrap", platform.document.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout + told.stderr if told.returncode else ""
 
 
 def answers(platform: Platform) -> bool:

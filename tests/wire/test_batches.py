@@ -27,12 +27,15 @@ from headrace.wire import (
     Batch,
     BatchedTensor,
     BatchStamp,
+    Opening,
     Sync,
     compatibility,
     decode_order,
     encode_batch,
+    encode_opening,
     encode_sync,
     pack_bytes,
+    parse_order,
 )
 from headrace.wire._generated import headrace_pb2 as pb
 from tests.wire.records import (
@@ -236,9 +239,19 @@ def test_a_key_of_another_signature_makes_no_batch() -> None:
         encode_batch(a_dispatch(a_request(shape="y:FP32:4")), STAMP, a_version())
 
 
-def test_a_sync_comes_as_it_went() -> None:
-    sync = Sync(lane=1, epoch=9, former="ef" * 16, k=3)
+@pytest.mark.parametrize("incarnation", [None, 0, 7])
+def test_a_sync_comes_as_it_went(incarnation: int | None) -> None:
+    sync = Sync(lane=1, epoch=9, former="ef" * 16, k=3, incarnation=incarnation)
     assert decode_order(an_envelope(encode_sync(sync))) == sync
+
+
+def test_an_opening_comes_as_it_went_by_a_link_and_in_no_topic() -> None:
+    opening = Opening(lane=1, epoch=9, former="ef" * 16, k=3, incarnation=0)
+    value = encode_opening(opening)
+
+    assert parse_order(memoryview(value)) == opening
+    with pytest.raises(UndecodableRecord, match="the opening of a link"):
+        decode_order(an_envelope(value))
 
 
 def test_the_bytes_of_a_batch_are_these() -> None:

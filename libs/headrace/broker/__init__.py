@@ -8,7 +8,11 @@ from headrace.broker.commit_log import (
     commits_partition,
     decode_commit,
 )
-from headrace.broker.connection import KafkaConnection, checked_servers
+from headrace.broker.connection import (
+    FRAMING_BYTES,
+    KafkaConnection,
+    checked_servers,
+)
 from headrace.broker.depth import Depth, group_depth
 from headrace.broker.following import InOrder, follow
 from headrace.broker.history import Extent, History, records_at, records_since
@@ -42,6 +46,7 @@ from headrace.broker.threads import (
 
 __all__ = [
     "COMMITS_TOPIC",
+    "FRAMING_BYTES",
     "Admin",
     "Answered",
     "BulkExchange",

@@ -66,6 +66,11 @@ class Toll(Enum):
     """An attempt: its lease lapsed although the worker is heard, which a slow machine
     does to everyone."""
 
+    @property
+    def behind(self) -> Toll:
+        """What it costs who lay behind another batch."""
+        return Toll.BEHIND if self is Toll.WORKER else self
+
 
 class Failed(NamedTuple):
     """A member that flies in a batch which is done, without a result for it."""

@@ -15,6 +15,7 @@ __all__ = [
     "Decision",
     "DropLane",
     "FetchPositions",
+    "OpenLink",
     "PausePartition",
     "ReadCompletions",
     "ReadKeys",
@@ -117,21 +118,42 @@ class ResumePartition(msgspec.Struct, frozen=True):
     partition: int
 
 
+class OpenLink(msgspec.Struct, frozen=True):
+    """The first order of a link: of the topic, the process ``incarnation`` has only
+    syncs up to ``k`` still to expect. Not a numbered write, as no order of a link is:
+    ``LinkLost`` tells of all of them."""
+
+    link: int
+    lane: int
+    slot: int
+    epoch: int
+    incarnation: int
+    k: int
+
+
 class WriteSync(msgspec.Struct, frozen=True):
+    """``incarnation``: of the process that is known in the slot, None: of none.
+    ``link`` None: through the topic."""
+
     write: int
     lane: int
     slot: int
     epoch: int
     k: int
+    incarnation: int | None = None
+    link: int | None = None
 
 
 class WriteBatch(msgspec.Struct, frozen=True):
+    """``link`` None: through the topic. Only a failure need be answered."""
+
     write: int
     lane: int
     epoch: int
     incarnation: int
     lease_us: int
     dispatch: Dispatch
+    link: int | None = None
 
 
 class WriteReplies(msgspec.Struct, frozen=True):
@@ -192,6 +214,7 @@ Decision = (
     | StopReading
     | PausePartition
     | ResumePartition
+    | OpenLink
     | WriteSync
     | WriteBatch
     | WriteReplies

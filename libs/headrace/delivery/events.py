@@ -168,6 +168,23 @@ class SlotHeard(msgspec.Struct, frozen=True):
     log_us: int
 
 
+class LinkFound(msgspec.Struct, frozen=True):
+    """There is a stream to the process ``incarnation`` of a slot, on this machine.
+    ``link`` is a number that no other one has; at most one for each incarnation."""
+
+    slot: int
+    incarnation: int
+    link: int
+
+
+class LinkLost(msgspec.Struct, frozen=True):
+    """A link has ended, or took no more. What was sent by it may have been read or
+    not."""
+
+    slot: int
+    link: int
+
+
 class StatusAdvanced(msgspec.Struct, frozen=True):
     """The newest record read from ``status`` was appended at ``log_us`` (D3)."""
 
@@ -224,6 +241,8 @@ Event = (
     | KeysRead
     | CompletionsLost
     | SlotHeard
+    | LinkFound
+    | LinkLost
     | StatusAdvanced
     | OwnHeartbeatRead
     | HopsMeasured

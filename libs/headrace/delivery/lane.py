@@ -36,6 +36,8 @@ from headrace.delivery.events import (
     GapNoticed,
     HopsMeasured,
     KeysRead,
+    LinkFound,
+    LinkLost,
     Lost,
     OwnHeartbeatRead,
     PositionsFetched,
@@ -52,6 +54,7 @@ from headrace.delivery.events import (
 )
 from headrace.delivery.leases import LeaseWatch
 from headrace.delivery.limits import LaneLimits
+from headrace.delivery.links import Links
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.roster import Roster
 from headrace.delivery.slot import UNKNOWN
@@ -106,6 +109,7 @@ class Lane:
             pause_us=self._limits.heartbeat_late_us
         )
         self._leases = LeaseWatch(self._limits)
+        self._links = Links(self._out)
         self._versions: VersionsChanged | None = None
         self._commits = Commits(
             claims=(topics.lanes, lane), limits=self._limits, out=self._out
@@ -114,8 +118,7 @@ class Lane:
         self._taking = self._new_taking()
         self._work = self._new_work()
         self._scan_end = 0
-        self._census_until_us = 0
-        self._leave_by_us = 0
+        self._census_until_us = self._leave_by_us = 0
         self._flush_by_us: int | None = None
         self._last_commit: int | None = None
 
@@ -190,6 +193,7 @@ class Lane:
             roster=self._roster,
             leases=self._leases,
             commits=self._commits,
+            links=self._links,
             turn=self._turn,
             out=self._out,
         )
@@ -207,6 +211,8 @@ class Lane:
             case SlotHeard(slot=slot, incarnation=incarnation, log_us=log_us):
                 self._roster.heard((slot, incarnation), log_us)
                 self._roster.heard((slot, UNKNOWN), log_us)
+            case LinkFound() | LinkLost():
+                self._work.link_changed(event, now_us)
             case StatusAdvanced(log_us=log_us):
                 self._roster.advance(log_us)
             case OwnHeartbeatRead():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.delivery.ledger import Entry
 from headrace.domain import SlotChanged
 
-__all__ = ["UNKNOWN", "Flight", "Slot"]
+__all__ = ["UNKNOWN", "Flight", "Slot", "has_crashed"]
 
 DONE_KEPT = 64
 """Batches of a process whose done is read, remembered for reports that were written
@@ -18,15 +18,19 @@ UNKNOWN = -1
 class Flight:
     """A batch that a slot holds, as far as we know."""
 
-    __slots__ = ("batch", "is_lapsed", "lease_at_us", "members", "p99_us")
+    __slots__ = ("batch", "is_lapsed", "lease_at_us", "members", "p99_us", "write")
 
     @property
     def is_suspect(self) -> bool:
         """Whether it runs alone since its worker may be lost by it."""
         return len(self.members) == 1 and self.members[0].suspect
 
-    def __init__(self, batch: str, members: list[Entry], p99_us: int) -> None:
+    def __init__(
+        self, batch: str, members: list[Entry], p99_us: int, write: int = 0
+    ) -> None:
+        """``write`` 0: of another former."""
         self.batch = batch
+        self.write = write
         self.members = members
         self.p99_us = p99_us
         self.lease_at_us = 0
@@ -63,3 +67,13 @@ class Slot:
         self.done[batch] = None
         if len(self.done) > DONE_KEPT:
             del self.done[next(iter(self.done))]
+
+
+def has_crashed(previous_exit: str) -> bool:
+    """Whether a process ended by a signal that nobody sent it."""
+    return previous_exit.startswith("signal:") and previous_exit.upper() not in {
+        "SIGNAL:KILL",
+        "SIGNAL:TERM",
+        "SIGNAL:SIGKILL",
+        "SIGNAL:SIGTERM",
+    }

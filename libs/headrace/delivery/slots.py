@@ -12,12 +12,14 @@ from collections.abc import Iterable
 
 from headrace.delivery.attempts import Attempts, Failed, Toll
 from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
+from headrace.delivery.events import LinkFound, LinkLost
 from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
 from headrace.delivery.ledger import Entry, EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
+from headrace.delivery.links import Links
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.roster import Roster
-from headrace.delivery.slot import UNKNOWN, Flight, Slot
+from headrace.delivery.slot import UNKNOWN, Flight, Slot, has_crashed
 from headrace.domain import (
     BatchEnded,
     Dispatch,
@@ -30,6 +32,8 @@ from headrace.domain import (
 )
 
 __all__ = ["Slots"]
+
+NEVER_US = 1 << 62
 
 
 class Slots:
@@ -46,6 +50,7 @@ class Slots:
         leases: LeaseWatch,
         ledger: Ledger,
         attempts: Attempts,
+        links: Links,
         out: Outbox,
     ) -> None:
         self._slots = {number: Slot(number) for number in numbers}
@@ -55,6 +60,7 @@ class Slots:
         self._leases = leases
         self._ledger = ledger
         self._attempts = attempts
+        self._links = links
         self._out = out
         self._leases_stand = False
         self.is_scanning = False
@@ -62,7 +68,6 @@ class Slots:
         name have those syncs ahead of them and need no other."""
 
         self._syncs: dict[int, tuple[Slot, int]] = {}
-        self._batches: dict[int, tuple[Slot, str]] = {}
 
     # -- what completions tell; offsets are those of the lane's completions
 
@@ -71,7 +76,7 @@ class Slots:
     ) -> None:
         slot = self._slots.get(number)
         if slot is not None and incarnation > slot.incarnation:
-            self._replace(slot, incarnation, now_us, crashed=_crashed(previous_exit))
+            self._replace(slot, incarnation, now_us, crashed=has_crashed(previous_exit))
             self._ask_newcomer(slot, now_us)
 
     def reported(self, report: Reported, epoch: int, former: str, now_us: int) -> None:
@@ -92,6 +97,7 @@ class Slots:
         if not slot.is_usable:
             slot.is_usable = True
             slot.must_ask = False
+            self._links.reported(slot)
             self._count(slot, report.held, now_us)
 
     def done(self, done: Done, offset: int, now_us: int) -> None:
@@ -135,6 +141,19 @@ class Slots:
         if slot is not None and incarnation == slot.incarnation:
             self.ask(slot, now_us)
 
+    # -- links
+
+    def link_found(self, event: LinkFound, now_us: int) -> None:
+        """What the topic has may be unread, so the slot is asked first."""
+        self._links.found(event.slot, event.incarnation, event.link)
+        slot = self._slots.get(event.slot)
+        if slot is not None and slot.is_usable and self._links.waits_for(slot):
+            self.ask(slot, now_us)
+
+    def link_lost(self, event: LinkLost, now_us: int) -> None:
+        if self._links.lost(event.slot, event.link):
+            self.ask(self._slots[event.slot], now_us)
+
     # -- asking
 
     def ask_all(self, now_us: int) -> None:
@@ -159,24 +178,27 @@ class Slots:
             if slot.must_ask:
                 slot.must_ask = False
                 slot.asked_at_us = now_us
-                number = self._out.number()
-                self._syncs[number] = (slot, slot.k)
-                sync = WriteSync(number, self._lane, slot.number, epoch, slot.k)
-                self._out.put(sync)
+                link = self._links.way(self._lane, slot.number, epoch)
+                write = self._out.number()
+                if link is None:
+                    self._syncs[write] = (slot, slot.k)
+                known = None if slot.incarnation == UNKNOWN else slot.incarnation
+                where = write, self._lane, slot.number
+                self._out.put(WriteSync(*where, epoch, slot.k, known, link))
 
     def write_ended(self, write: int, offset: int | None, now_us: int) -> None:
         """A sync that was not acked is asked again. A batch that was not acked may be
         there or not: the next sync of the same producer lies behind it if it is, so
         the answer is certain (A3)."""
         sync = self._syncs.pop(write, None)
-        if sync is not None and offset is None:
+        if offset is not None:
+            return
+        if sync is not None:
             slot, k = sync
             if k == slot.k and not slot.is_usable:
                 self.ask(slot, now_us)
-        sent = self._batches.pop(write, None)
-        if sent is not None and offset is None:
-            slot, batch = sent
-            if batch in slot.held:
+        for slot in self._slots.values():
+            if any(flight.write == write for flight in slot.held.values()):
                 self.ask(slot, now_us)
 
     def have_reported(self) -> bool:
@@ -204,18 +226,19 @@ class Slots:
             if entry is None or entry.state is not EntryState.QUEUED:
                 return False
             members.append(entry)
+        is_alone = len(members) == 1
         for entry in members:
-            is_alone = len(members) == 1
             self._attempts.fly(entry, dispatch.batch, now_us, is_alone=is_alone)
         p99_us = dispatch.predicted_p99_us or self._limits.run_unknown_us
-        flight = Flight(dispatch.batch, members, p99_us)
+        number = self._out.number()
+        flight = Flight(dispatch.batch, members, p99_us, number)
         slot.held[dispatch.batch] = flight
         lease = self._lease(slot)
         flight.lease_at_us = now_us + lease
-        number = self._out.number()
-        self._batches[number] = (slot, dispatch.batch)
+        incarnation = slot.incarnation
+        link = self._links.way(self._lane, slot.number, epoch)
         self._out.put(
-            WriteBatch(number, self._lane, epoch, slot.incarnation, lease, dispatch)
+            WriteBatch(number, self._lane, epoch, incarnation, lease, dispatch, link)
         )
         return True
 
@@ -343,6 +366,7 @@ class Slots:
         slot.is_usable = slot.is_draining = slot.has_left = False
         slot.was_heard = False
         slot.done.clear()
+        self._links.replaced(slot)
         members = [entry for flight in slot.held.values() for entry in flight.members]
         if crashed:
             for entry in members:
@@ -352,7 +376,7 @@ class Slots:
     def _lose_all(self, slot: Slot, now_us: int, toll: Toll = Toll.WORKER) -> None:
         held, slot.held = slot.held, {}
         for place, flight in enumerate(held.values()):
-            self._lose(slot, flight, now_us, _behind(toll) if place else toll)
+            self._lose(slot, flight, now_us, toll.behind if place else toll)
 
     def _lose(
         self, slot: Slot, flight: Flight, now_us: int, toll: Toll = Toll.WORKER
@@ -376,7 +400,7 @@ class Slots:
         first = next(iter(slot.held.values()), None)
         for flight in flights:
             flight.is_lapsed = True
-            own = toll if flight is first else _behind(toll)
+            own = toll if flight is first else toll.behind
             self._retry(slot, flight, now_us, own)
         self.ask(slot, now_us)
 
@@ -424,20 +448,3 @@ class Slots:
     def _lease(self, slot: Slot) -> int:
         """The lease of the batch that lies last in the slot."""
         return lease_us((each.p99_us for each in slot.held.values()), self._limits)
-
-
-NEVER_US = 1 << 62
-
-
-def _behind(toll: Toll) -> Toll:
-    return Toll.BEHIND if toll is Toll.WORKER else toll
-
-
-def _crashed(previous_exit: str) -> bool:
-    """Whether a process ended by a signal that nobody sent it."""
-    return previous_exit.startswith("signal:") and previous_exit.upper() not in {
-        "SIGNAL:KILL",
-        "SIGNAL:TERM",
-        "SIGNAL:SIGKILL",
-        "SIGNAL:SIGTERM",
-    }

@@ -21,6 +21,8 @@ from headrace.delivery.events import (
     Done,
     Joined,
     Left,
+    LinkFound,
+    LinkLost,
     PositionsFetched,
     Refused,
     Reported,
@@ -33,6 +35,7 @@ from headrace.delivery.keys import Keys
 from headrace.delivery.leases import LeaseWatch
 from headrace.delivery.ledger import EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
+from headrace.delivery.links import Links
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.partitions import Partitions
 from headrace.delivery.roster import Roster
@@ -70,6 +73,7 @@ class Work:
         roster: Roster[tuple[int, int]],
         leases: LeaseWatch,
         commits: Commits,
+        links: Links,
         turn: Turn,
         out: Outbox,
     ) -> None:
@@ -100,6 +104,7 @@ class Work:
             leases=leases,
             ledger=ledger,
             attempts=attempts,
+            links=links,
             out=out,
         )
         self._confirming = Confirming(
@@ -223,6 +228,15 @@ class Work:
         if epoch != self.epoch:
             self.epoch = epoch
             self._slots.ask_all(now_us)
+
+    def link_changed(self, event: LinkFound | LinkLost, now_us: int) -> None:
+        match event:
+            case LinkFound():
+                self._slots.link_found(event, now_us)
+            case LinkLost():
+                self._slots.link_lost(event, now_us)
+            case _:
+                assert_never(event)
 
     def own_heartbeat_read(self, now_us: int) -> None:
         self._slots.own_heartbeat_read(now_us)

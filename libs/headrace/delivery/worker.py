@@ -16,6 +16,7 @@ import msgspec
 from headrace.delivery.events import MemberStatus
 from headrace.delivery.worker_decisions import (
     Alarm,
+    EndLink,
     Exit,
     Forget,
     ReadToEnd,
@@ -39,6 +40,8 @@ from headrace.delivery.worker_events import (
     GapNoticed,
     GiveUp,
     HeartbeatAcked,
+    LinkEnded,
+    LinkOpened,
     ModelsReady,
     Outcome,
     PositionLost,
@@ -50,16 +53,17 @@ from headrace.delivery.worker_events import (
     WorkerEvent,
     WriteEnded,
 )
-from headrace.delivery.worker_held import Held, Phase
+from headrace.delivery.worker_held import (
+    HANDED_BACK,
+    LATE,
+    OVERDUE,
+    Held,
+    Phase,
+)
 from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
-from headrace.domain import Setback
+from headrace.delivery.worker_ways import Ways
 
 __all__ = ["WorkerCore"]
-
-HANDED_BACK = (Outcome(MemberStatus.RETRY, Setback.HANDED_BACK, "the worker ends"),)
-OVERDUE = (Outcome(MemberStatus.RETRY, Setback.RUN_LIMIT, "its run would not stop"),)
-LATE = (Outcome(MemberStatus.RETRY, Setback.LATE, "past its latest start"),)
-UNACKED = Outcome(MemberStatus.UNACKED, "unacked", "the reply was not acked in time")
 
 _Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)
 
@@ -74,7 +78,7 @@ class WorkerCore:
         self._lane = lane
         self._limits = limits or WorkerLimits()
         self._times = RunTimes(self._limits)
-        self._position: int | None = None
+        self._ways = Ways()
         self._incarnation: int | None = None
         self._epoch = -1
         self._former = ""
@@ -98,10 +102,6 @@ class WorkerCore:
     def incarnation(self) -> int | None:
         """Offset of this process's join; None until it is acked."""
         return self._incarnation
-
-    @property
-    def draining(self) -> bool:
-        return self._draining
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -150,10 +150,15 @@ class WorkerCore:
     ) -> list[WorkerDecision]:
         match event:
             case Started():
-                self._position = event.end
+                self._ways.position = event.end
                 return [self._number(WriteJoin(0))]
             case BatchRead() | SyncRead():
                 return self._read(event, now_us)
+            case LinkOpened():
+                ended = self._ways.opened(event, self._lane, self._incarnation)
+                return [EndLink(each) for each in ended]
+            case LinkEnded():
+                self._ways.lost(event.link)
             case RunEnded():
                 return self._run_ended(event, now_us)
             case RepliesEnded():
@@ -183,20 +188,26 @@ class WorkerCore:
                 assert_never(event)
         return []
 
-    # -- the slot's partition: W2, W3
+    # -- orders: W2, W3, W8
 
     def _read(self, event: BatchRead | SyncRead, now_us: int) -> list[WorkerDecision]:
-        if self._position is None or event.offset < self._position:
-            return []  # read twice
-        self._position = event.offset + 1
+        if self._ways.takes(event):
+            ended = [EndLink(each) for each in self._ways.ended_by(event)]
+            return [*ended, *self._taken(event, now_us)]
+        return [] if event.link is None else _forgotten(event)
+
+    def _taken(self, event: BatchRead | SyncRead, now_us: int) -> list[WorkerDecision]:
         if self._leaving:
             return []  # never taken: the leave tells
         if isinstance(event, BatchRead) and event.batch in self._held:
             return []  # a copy; its refusal would speak of the one that is held
         if isinstance(event, BatchRead) and event.batch in self._finished:
-            return [Forget(event.batch)]
+            return _forgotten(event)
         if event.lane != self._lane:
             return self._refuse(event, "lane")
+        assert self._incarnation is not None
+        if (event.incarnation or 0) > self._incarnation:
+            return [Exit(WorkerExit.REPLACED)]
         match event:
             case SyncRead():
                 return self._sync(event)
@@ -210,19 +221,16 @@ class WorkerCore:
         return [self._report(sync.k)]
 
     def _batch(self, batch: BatchRead, now_us: int) -> list[WorkerDecision]:
-        assert self._incarnation is not None
-        if batch.incarnation > self._incarnation:
-            return [Exit(WorkerExit.REPLACED)]
-        if batch.incarnation < self._incarnation:
+        if batch.incarnation != self._incarnation:
             return self._refuse(batch, "incarnation")
         if batch.epoch < self._epoch or (
             batch.epoch == self._epoch and batch.former != self._former
         ):
             return self._refuse(batch, "epoch")
-        unfinished = len(self.unfinished)
-        if unfinished >= self._limits.cap:
-            facts: dict[str, str | int] = {"batch": batch.batch, "held": unfinished}
-            return [*self._refuse(batch, "cap"), Alarm("worker.cap_exceeded", facts)]
+        held = len(self.unfinished)
+        if held >= self._limits.cap:
+            alarm = Alarm("worker.cap_exceeded", {"batch": batch.batch, "held": held})
+            return [*self._refuse(batch, "cap"), alarm]
         self._epoch, self._former = batch.epoch, batch.former
         self._held[batch.batch] = Held(batch)
         if self._quiet_at_us is not None:
@@ -232,12 +240,12 @@ class WorkerCore:
     def _refuse(self, event: BatchRead | SyncRead, reason: str) -> list[WorkerDecision]:
         # Never repeated when it is lost: the former asks again.
         assert self._incarnation is not None
-        batch, k = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
+        what = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
         self._writes += 1
         refused = WriteRefused(
-            self._writes, self._incarnation, batch, k, reason, max(self._epoch, 0)
+            self._writes, self._incarnation, *what, reason, max(self._epoch, 0)
         )
-        return [refused, Forget(batch)] if batch else [refused]
+        return [refused, *_forgotten(event)]
 
     def _report(self, k: int) -> WriteReport:
         assert self._incarnation is not None
@@ -282,17 +290,9 @@ class WorkerCore:
         self._running = None
         if event.run_us:
             self._times.add(held.read, event.run_us)
-        told, count = event.outcomes, held.read.members
-        outcomes = told * count if len(told) == 1 else told
-        assert len(outcomes) == count, "one outcome for all members or one each"
-        held.outcomes = list(outcomes)
-        succeeded = tuple(
-            member
-            for member, outcome in enumerate(outcomes)
-            if outcome.status is MemberStatus.OK
-        )
+        succeeded = held.ran(event.outcomes)
         if not succeeded:
-            return [self._done(held, told, now_us)]
+            return [self._done(held, event.outcomes, now_us)]
         held.phase = Phase.REPLYING
         held.pending = set(succeeded)
         limits = self._limits
@@ -306,13 +306,11 @@ class WorkerCore:
             return []  # an ack that came after the wait: the retry's reply is second
         held.pending.difference_update(event.members)
         if not event.acked:
-            for member in event.members:
-                held.outcomes[member] = UNACKED
+            held.unacked(event.members)
         return [] if held.pending else [self._replied(held, now_us)]
 
     def _replied(self, held: Held, now_us: int) -> WriteDone:
-        for member in held.pending:
-            held.outcomes[member] = UNACKED
+        held.unacked(held.pending)
         all_ok = all(each.status is MemberStatus.OK for each in held.outcomes)
         return self._done(held, ALL_OK if all_ok else tuple(held.outcomes), now_us)
 
@@ -354,9 +352,9 @@ class WorkerCore:
     def _joined(self, offset: int | None) -> list[WorkerDecision]:
         if offset is None:
             return [self._number(WriteJoin(0))]
-        assert self._position is not None
+        assert self._ways.position is not None
         self._incarnation = offset
-        return [StartReading(self._position)]
+        return [StartReading(self._ways.position)]
 
     def _done_ended(self, write: WriteDone, offset: int | None) -> list[WorkerDecision]:
         if offset is None:
@@ -445,3 +443,7 @@ class WorkerCore:
         ):
             return [Exit(WorkerExit.DONE_UNACKED)]
         return []
+
+
+def _forgotten(order: BatchRead | SyncRead) -> list[WorkerDecision]:
+    return [Forget(order.batch)] if isinstance(order, BatchRead) else []

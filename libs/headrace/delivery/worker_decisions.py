@@ -14,6 +14,7 @@ from headrace.delivery.worker_events import Outcome, WorkerExit
 
 __all__ = [
     "Alarm",
+    "EndLink",
     "Exit",
     "Forget",
     "ReadToEnd",
@@ -114,6 +115,12 @@ class Forget(msgspec.Struct, frozen=True):
     batch: str
 
 
+class EndLink(msgspec.Struct, frozen=True):
+    """What still comes by the link does not count: close it."""
+
+    link: int
+
+
 class Exit(msgspec.Struct, frozen=True):
     why: WorkerExit
 
@@ -130,6 +137,7 @@ WorkerDecision = (
     | WriteDone
     | WriteLeave
     | Forget
+    | EndLink
     | Exit
     | Alarm
 )

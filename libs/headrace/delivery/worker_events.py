@@ -29,6 +29,8 @@ __all__ = [
     "GapNoticed",
     "GiveUp",
     "HeartbeatAcked",
+    "LinkEnded",
+    "LinkOpened",
     "ModelsReady",
     "Outcome",
     "PositionLost",
@@ -50,7 +52,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class BatchRead(msgspec.Struct, frozen=True):
-    """A batch lies at ``offset`` of the slot's partition.
+    """A batch lies at ``offset`` of the slot's partition, or came by ``link``.
 
     ``latest_start_us`` is on the worker's monotonic clock. ``bulk``: no member has
     an ingress waiting for it, so that its results may take longer to be acked.
@@ -68,16 +70,39 @@ class BatchRead(msgspec.Struct, frozen=True):
     padded_rows: int
     latest_start_us: int | None
     bulk: bool
+    link: int | None = None
 
 
 class SyncRead(msgspec.Struct, frozen=True):
-    """A sync lies at ``offset`` of the slot's partition."""
+    """A sync lies at ``offset`` of the slot's partition, or came by ``link``.
+    ``incarnation``: of the process that its former knows in the slot, if any."""
 
     offset: int
     lane: int
     epoch: int
     former: str
     k: int
+    incarnation: int | None = None
+    link: int | None = None
+
+
+class LinkOpened(msgspec.Struct, frozen=True):
+    """A former on this machine sends to this process by ``link``, a number that no
+    other one has; of its orders in the partition only syncs up to (``epoch``, ``k``)
+    may still come."""
+
+    link: int
+    lane: int
+    epoch: int
+    former: str
+    k: int
+    incarnation: int
+
+
+class LinkEnded(msgspec.Struct, frozen=True):
+    """Everything that came by ``link`` has been told."""
+
+    link: int
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -155,6 +180,8 @@ WorkerEvent = (
     Started
     | BatchRead
     | SyncRead
+    | LinkOpened
+    | LinkEnded
     | RunEnded
     | RepliesEnded
     | WriteEnded

@@ -11,7 +11,12 @@ from headrace.lifecycle.heartbeat import (
 )
 from headrace.lifecycle.interpreter import configure_interpreter
 from headrace.lifecycle.probes import ProbeServer, answer_probe
-from headrace.lifecycle.settings import AdminSettings, BusSettings, read_settings
+from headrace.lifecycle.settings import (
+    AdminSettings,
+    BusSettings,
+    FusedSettings,
+    read_settings,
+)
 from headrace.lifecycle.signals import DrainFlag, drain_on_signals
 from headrace.lifecycle.watchdog import Watchdog
 
@@ -22,6 +27,7 @@ __all__ = [
     "BusSettings",
     "DrainFlag",
     "ExitCode",
+    "FusedSettings",
     "Health",
     "Heartbeat",
     "LogTime",

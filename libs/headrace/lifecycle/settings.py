@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
 from pydantic import (
@@ -26,7 +27,7 @@ from headrace.broker import KafkaConnection, LeaderSettings, checked_servers
 from headrace.errors import SetupError
 from headrace.wire.topics import NAME_PATTERN, Topics
 
-__all__ = ["GROUPS", "AdminSettings", "BusSettings", "read_settings"]
+__all__ = ["GROUPS", "AdminSettings", "BusSettings", "FusedSettings", "read_settings"]
 
 _PREFIX: Final = "HEADRACE_"
 _NAME: Final = f"^{NAME_PATTERN.pattern}$"
@@ -41,6 +42,7 @@ GROUPS: Final = frozenset(
         "device",
         "files",
         "former",
+        "fused",
         "http",
         "limits",
         "log",
@@ -173,6 +175,16 @@ class AdminSettings(BaseModel, frozen=True, extra="forbid"):
 
     port: int = Field(default=0, ge=0, le=65_535)
     """0: any free port; the log says which."""
+
+
+class FusedSettings(BaseModel, frozen=True, extra="forbid"):
+    """Batches that go from former to worker without the log, where both run on one
+    machine (ARCHITECTURE.md, "A batch may skip the log")."""
+
+    folder: Path | None = None
+    """Where workers listen for the batch formers beside them: a folder of this user's
+    alone, the same for all processes of a machine; None: every batch goes through the
+    log."""
 
 
 def read_settings(settings: type[Settings], environ: Mapping[str, str]) -> Settings:

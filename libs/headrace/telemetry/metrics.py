@@ -188,6 +188,11 @@ class FormerMetrics:
             *_VERSION,
         )
 
+        self.links = made.gauge(
+            "headrace_links",
+            "Workers of this machine that can be sent batches without the log",
+        )
+
     def _make_of_requests(self, made: _Maker) -> None:
         self.queued = made.gauge(
             "headrace_queued_requests",

@@ -1,4 +1,4 @@
-"""Orders to a worker slot: batches and syncs.
+"""Orders to a worker slot: batches and syncs, and what opens a link to one.
 
 A batch's tensors come first in its record, each with its contents first, so that a
 worker finds them as slices of the value and parses nothing of their size.
@@ -35,13 +35,17 @@ __all__ = [
     "Batch",
     "BatchStamp",
     "BatchedTensor",
+    "Opening",
+    "Order",
     "Sync",
     "decode_order",
     "encode_batch",
+    "encode_opening",
     "encode_sync",
+    "parse_order",
 ]
 
-ORDER_BATCH, ORDER_SYNC = 1, 2
+ORDER_BATCH, ORDER_SYNC, ORDER_OPENING = 1, 2, 3
 BATCH_TENSORS = 13
 TENSOR_CONTENTS = 4
 
@@ -164,12 +168,28 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Sync(msgspec.Struct, frozen=True):
-    """A former asks what the slot holds; ``k`` counts up per slot."""
+    """A former asks what the slot holds; ``k`` counts up per slot. ``incarnation``:
+    of the process that it knows there, None: of none."""
 
     lane: int
     epoch: int
     former: str
     k: int
+    incarnation: int | None = None
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A former begins to send to this process by a link; of its records in the topic
+    only syncs up to ``k`` may still come."""
+
+    lane: int
+    epoch: int
+    former: str
+    k: int
+    incarnation: int
+
+
+Order = Batch | Sync | Opening
 
 
 def encode_sync(sync: Sync) -> bytes:
@@ -179,6 +199,20 @@ def encode_sync(sync: Sync) -> bytes:
             epoch=sync.epoch,
             former=bytes.fromhex(sync.former),
             k=sync.k,
+            incarnation=sync.incarnation,
+        )
+    )
+    return message.SerializeToString()
+
+
+def encode_opening(opening: Opening) -> bytes:
+    message = pb.Order(
+        opening=pb.Opening(
+            lane=opening.lane,
+            epoch=opening.epoch,
+            former=bytes.fromhex(opening.former),
+            k=opening.k,
+            incarnation=opening.incarnation,
         )
     )
     return message.SerializeToString()
@@ -219,12 +253,25 @@ def encode_batch(dispatch: Dispatch, stamp: BatchStamp, served: ServedVersion) -
 def decode_order(record: Record) -> Batch | Sync:
     """Raises :class:`headrace.errors.UndecodableRecord`."""
     check_schema(dict(record.headers))
+    order = parse_order(memoryview(record.value or b""))
+    if isinstance(order, Opening):
+        raise UndecodableRecord("not an order: the opening of a link")
+    return order
+
+
+def parse_order(value: memoryview) -> Order:
+    """An order without a record around it; a batch's tensors are slices of ``value``.
+
+    Raises :class:`headrace.errors.UndecodableRecord`.
+    """
     try:
-        number, content = next(fields(memoryview(record.value or b"")))
+        number, content = next(fields(value))
         if number == ORDER_SYNC:
             return _sync(pb.Sync.FromString(bytes(content)))
         if number == ORDER_BATCH:
             return _batch(content)
+        if number == ORDER_OPENING:
+            return _opening(pb.Opening.FromString(bytes(content)))
     except (DecodeError, ValueError, IndexError, StopIteration) as error:
         raise UndecodableRecord(f"not an order: {error}") from error
     raise UndecodableRecord(f"not an order: field {number}")
@@ -313,7 +360,23 @@ def payloads_of(messages: Iterable[pb.Payload], members: int) -> dict[int, Paylo
 
 
 def _sync(message: pb.Sync) -> Sync:
-    return Sync(message.lane, message.epoch, message.former.hex(), message.k)
+    return Sync(
+        message.lane,
+        message.epoch,
+        message.former.hex(),
+        message.k,
+        message.incarnation if message.HasField("incarnation") else None,
+    )
+
+
+def _opening(message: pb.Opening) -> Opening:
+    return Opening(
+        message.lane,
+        message.epoch,
+        message.former.hex(),
+        message.k,
+        message.incarnation,
+    )
 
 
 def _batch(content: memoryview) -> Batch:

@@ -33,6 +33,7 @@ from services.batch_former.consuming import Consuming
 from services.batch_former.inbox import Inbox
 from services.batch_former.intake import Intake
 from services.batch_former.lanes import Lanes, OwnedLane
+from services.batch_former.linking import Linking
 from services.batch_former.loop import (
     FENCED_MAX,
     FENCED_WITHIN_US,
@@ -105,6 +106,8 @@ class Surroundings:
 
     def introduce(self, owned: OwnedLane, now_us: int) -> None: ...
 
+    def drop(self, owned: OwnedLane) -> None: ...
+
     def cool(self, now_us: int) -> None: ...
 
     def take_early(self, now_us: int) -> None: ...
@@ -168,6 +171,7 @@ class World:
             measuring=cast(Measuring, None),
             admin=cast(Admin, None),
             keys=cast(AnsweredKeys, None),
+            linking=cast(Linking, self.around),
         )
         self.answers: dict[type[Event], list[Decision]] = {
             Lost: [DropLane(0)],

@@ -117,24 +117,42 @@ class Batch(_message.Message):
     def __init__(self, batch: _Optional[bytes] = ..., lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., lease_ms: _Optional[int] = ..., latest_start_us: _Optional[int] = ..., release_reason: _Optional[str] = ..., padded_rows: _Optional[int] = ..., predicted_us: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., tensors: _Optional[_Iterable[_Union[BatchTensor, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourcePartition, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[ReplyPartition, _Mapping]]] = ..., tenants: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[str]] = ..., source_index: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., address_index: _Optional[_Iterable[int]] = ..., tenant_index: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., client_ids: _Optional[_Iterable[str]] = ..., payloads: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ...) -> None: ...
 
 class Sync(_message.Message):
-    __slots__ = ("lane", "epoch", "former", "k")
+    __slots__ = ("lane", "epoch", "former", "k", "incarnation")
     LANE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FORMER_FIELD_NUMBER: _ClassVar[int]
     K_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     lane: int
     epoch: int
     former: bytes
     k: int
-    def __init__(self, lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., k: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., k: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class Opening(_message.Message):
+    __slots__ = ("lane", "epoch", "former", "k", "incarnation")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    epoch: int
+    former: bytes
+    k: int
+    incarnation: int
+    def __init__(self, lane: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., k: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("batch", "sync")
+    __slots__ = ("batch", "sync", "opening")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     batch: Batch
     sync: Sync
-    def __init__(self, batch: _Optional[_Union[Batch, _Mapping]] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ...) -> None: ...
+    opening: Opening
+    def __init__(self, batch: _Optional[_Union[Batch, _Mapping]] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ...) -> None: ...
 
 class Join(_message.Message):
     __slots__ = ("slot", "pid", "previous_exit", "host")
