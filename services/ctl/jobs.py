@@ -327,7 +327,8 @@ def _existing(cluster: Cluster, tenant: str, job: str) -> tuple[Job, JobSpec]:
     table = read_jobs(*cluster)
     found = table.of(tenant, job)
     if found.spec is None:
-        known = [each.spec.job for each in table.all() if each.spec][-5:]
+        specs = [each.spec for each in table.all() if each.spec][-5:]
+        known = [f"{spec.job} (tenant {spec.tenant})" for spec in specs]
         raise UsageError(
             f"Tenant {tenant} has no job {job!r}; the newest jobs are "
             f"{', '.join(known) or 'none'}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BytesIO
 
 import msgspec
@@ -14,7 +15,7 @@ from headrace.jobs.answers import Part
 from headrace.jobs.chunks import Chunk
 from headrace.jobs.outputs import OutputColumns, RowError
 from headrace.jobs.reading import InputRows
-from headrace.jobs.store import Replacing, beside, remove
+from headrace.jobs.store import Replacing, beside, reachable, remove
 from headrace.jobs.work import Answer
 from headrace.jobs.writing import open_writer
 
@@ -109,7 +110,9 @@ class Output:
 
     def drop(self) -> None:
         """Leave nothing behind; without effect once it was put."""
-        self._close()
+        # A file that could not be written cannot be ended either.
+        with suppress(RequestError):
+            self._close()
         self._file.drop()
         if self._errors is not None:
             self._errors.drop()
@@ -118,15 +121,16 @@ class Output:
         """A writer must not outlive its file: it would end it when it is collected."""
         if not self._is_closed:
             self._is_closed = True
-            self._writer.close()
+            with reachable(self._url):
+                self._writer.close()
 
     def _write(self, chunk: Chunk) -> None:
         columns: Sequence[pa.Array] = self._outputs.columns(self._parts)
-        self._writer.write(
-            pa.RecordBatch.from_arrays(
-                [*chunk.batch.columns, *columns], schema=self._schema
-            )
+        batch = pa.RecordBatch.from_arrays(
+            [*chunk.batch.columns, *columns], schema=self._schema
         )
+        with reachable(self._url):
+            self._writer.write(batch)
 
     def _tell(self, part: Part[Answer], error: RowError) -> None:
         if self._errors is None:
@@ -135,4 +139,5 @@ class Output:
             _ErrorLine(row, error.reason, error.text)
             for row in range(part.first, part.end)
         ]
-        self._errors.file.write(msgspec.json.Encoder().encode_lines(lines))
+        with reachable(errors_url(self._url)):
+            self._errors.file.write(msgspec.json.Encoder().encode_lines(lines))

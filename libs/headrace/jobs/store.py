@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -152,7 +152,9 @@ class Replacing:
         if self._is_put:
             return
         with reachable(self._url):
-            self.file.close()
+            # Whether all of it could be written does not matter any more.
+            with suppress(OSError):
+                self.file.close()
             if self._system.exists(self._beside):
                 self._system.rm(self._beside)
 
