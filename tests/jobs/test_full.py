@@ -47,9 +47,7 @@ def finish(output: Output, answer: Answer) -> None:
 
 
 @pytest.mark.usefixtures("full")
-@pytest.mark.parametrize(
-    "suffix", ["parquet", "arrow", "arrows", "csv", "jsonl", "npy"]
-)
+@pytest.mark.parametrize("suffix", [each.removeprefix(".") for each in OUTPUT_FORMATS])
 def test_it_ends_the_job_with_a_reason_and_leaves_nothing(
     tmp_path: Path, rows: InputRows, suffix: str
 ) -> None:
