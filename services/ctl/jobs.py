@@ -269,6 +269,7 @@ def resume(job: str, *, where: Where = Where(), wait: Flag = False) -> int:
             f"Job {job} goes on in process {found.progress.pid} of "
             f"{found.progress.host}: see `headrace jobs status {job} --watch`."
         )
+    _make_topics(cluster, spec)
     if wait:
         served = served_version(cluster, spec.model, spec.version)
         return run_here(cluster, spec, served)
@@ -378,8 +379,8 @@ def _rows(served: ServedVersion) -> int:
     return max(served.max_batch // _PART, 1)
 
 
-def _register(cluster: Cluster, spec: JobSpec) -> None:
-    """The job's topic and record. Raises UsageError where there is such a job."""
+def _make_topics(cluster: Cluster, spec: JobSpec) -> None:
+    """Those that the job needs, where they are not there (any more)."""
     connection, topics = cluster
     bus = bus_settings()
     wanted = [
@@ -387,6 +388,12 @@ def _register(cluster: Cluster, spec: JobSpec) -> None:
     ]
     wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
     KafkaAdmin(connection).create_topics(wanted, CREATE_S)
+
+
+def _register(cluster: Cluster, spec: JobSpec) -> None:
+    """The job's topic and record. Raises UsageError where there is such a job."""
+    connection, topics = cluster
+    _make_topics(cluster, spec)
     table = read_jobs(connection, topics)
     if table.of(spec.tenant, spec.job).spec is not None:
         raise UsageError(

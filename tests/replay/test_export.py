@@ -55,6 +55,22 @@ def test_a_row_is_a_request_with_its_answers(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [file]
 
 
+def test_what_an_answer_does_not_say_is_null(tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    export = ParquetExport(file, NO_STORE, is_replayed=True)
+    one = recorded(labels(3, 5))
+    assert one.ending is not None
+    silent = msgspec.structs.replace(one.ending, run_us=0, batch_rows=0, version="")
+    quiet = msgspec.structs.replace(one, ending=silent)
+    export.take(quiet, replayed(one, labels(3, 5)))
+    export.close()
+
+    (row,) = pq.read_table(file).to_pylist()
+
+    names = ("run_ms", "batch_rows", "version", "text", "replayed_text")
+    assert [row[name] for name in names] == [None] * 5
+
+
 def test_versions_with_other_outputs_share_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from headrace.errors import (
     UndecodableRecord,
 )
 from headrace.replay.payloads import Payloads
-from headrace.replay.recorded import Recorded
+from headrace.replay.recorded import Ending, Recorded
 from headrace.replay.running import Replayed
 from headrace.wire import headers as names
 
@@ -54,6 +54,13 @@ _TYPES: Final = {
 }
 
 _Column = tuple[str, pa.DataType, Callable[[Recorded], object]]
+
+
+def _told(of: Callable[[Ending], object]) -> Callable[[Recorded], object]:
+    """Null where there is no answer, or where it does not say."""
+    return lambda one: (of(one.ending) or None) if one.ending else None
+
+
 _RECORDED: Final[Sequence[_Column]] = (
     ("request_id", pa.string(), lambda one: one.id),
     ("tenant", pa.string(), lambda one: one.tenant),
@@ -70,10 +77,10 @@ _RECORDED: Final[Sequence[_Column]] = (
     ("ended_at", _INSTANT, lambda one: one.ending and one.ending.at_us),
     ("latency_ms", pa.float64(), lambda one: _ms(one.latency_us)),
     ("status", pa.string(), lambda one: one.ending and one.ending.status),
-    ("text", pa.string(), lambda one: one.ending and one.ending.text),
-    ("version", pa.string(), lambda one: one.ending and one.ending.version),
-    ("run_ms", pa.float64(), lambda one: one.ending and _ms(one.ending.run_us)),
-    ("batch_rows", pa.int32(), lambda one: one.ending and one.ending.batch_rows),
+    ("text", pa.string(), _told(lambda ending: ending.text)),
+    ("version", pa.string(), _told(lambda ending: ending.version)),
+    ("run_ms", pa.float64(), _told(lambda ending: ending.run_us / 1000)),
+    ("batch_rows", pa.int32(), _told(lambda ending: ending.batch_rows)),
 )
 
 
@@ -151,7 +158,7 @@ class ParquetExport:
         if self._is_replayed:
             now = [replayed for _, replayed in rows]
             for name in ("status", "text", "version"):
-                said = [None if each is None else getattr(each, name) for each in now]
+                said = [(each and getattr(each, name)) or None for each in now]
                 columns[f"replayed_{name}"] = pa.array(said, pa.string())
             outputs = [_EMPTY if each is None else each.outputs for each in now]
             columns |= _tensors("replayed", outputs)
