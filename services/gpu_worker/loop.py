@@ -60,6 +60,7 @@ from services.gpu_worker.linked import Linked
 from services.gpu_worker.orders import BatchFetched
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
+from services.gpu_worker.together import Together
 
 __all__ = ["JOINED", "Inbox", "Loop", "Parts", "Ran", "Surroundings", "Vitals"]
 
@@ -70,12 +71,6 @@ WAIT_US_MAX = 100_000
 
 DRAIN_US_MAX = 15_000_000
 """A drain that takes longer is given up: what is held is retried elsewhere."""
-
-TOGETHER_MAX = 8
-TOGETHER_US = 2_000
-"""Bulk runs whose results may wait for each other, with another run behind them: so
-many, that began and end within so long. Their replies then share a produce request, and
-so do their dones."""
 
 IDS_LOGGED_MAX = 32
 
@@ -137,8 +132,8 @@ class Loop:
         self._lock = threading.Lock()
         """Held while the core decides and its decisions are carried out."""
         self._jobs: dict[str, Job] = {}
-        self._ran: list[Ran] = []
-        """The run thread's: not told to the loop yet."""
+        self._together: Together[Ran] = Together()
+        """The run thread's."""
 
         self._end: WorkerExit | None = None
         self.vitals = Vitals()
@@ -210,21 +205,14 @@ class Loop:
                         succeeded = members
                     case _:
                         self._carry_out(decision)
-        self._ran.append(Ran(job, succeeded))
-        if following is None or not self._may_wait_for(following):
-            for ran in self._ran:
-                self._inbox.put(ran)
-            self._ran.clear()
+        next_us = None
+        if job.is_bulk and following and following.is_bulk and not following.coming:
+            # For any other an ingress waits, or it waits for a store itself.
+            next_us = following.batch.predicted_us
+        ran = Ran(job, succeeded)
+        for each in self._together.add(ran, job.run_us, next_us):
+            self._inbox.put(each)
         return following
-
-    def _may_wait_for(self, following: Job) -> bool:
-        ran = self._ran
-        if len(ran) >= TOGETHER_MAX or following.coming is not None:
-            return False
-        if not (following.is_bulk and all(each.job.is_bulk for each in ran)):
-            return False
-        run_us = sum(each.job.run_us for each in ran) + following.batch.predicted_us
-        return run_us <= TOGETHER_US
 
     def _take_in(self, message: Message) -> None:
         match message:
