@@ -14,7 +14,7 @@ from rich.table import Table
 from loadtest import plots
 from loadtest.summary import COMPARED, Judged, Summary, Value, machine
 
-__all__ = ["page_of", "print_report", "write_report"]
+__all__ = ["page_of", "print_report", "table_of", "write_report"]
 
 _SERVICES = ("ingress", "batch_former", "gpu_worker", "kafka")
 _HEADINGS = (
@@ -150,16 +150,49 @@ def _judgement(each: Judged) -> str:
     return f"{verdict}: {each.name}: {each.figure} {each.target}, measured {value}"
 
 
-def _page(title: str, summaries: Sequence[Summary], judged: Sequence[Judged]) -> str:
-    heads = "".join(f"<th>{escape(heading)}" for heading in _HEADINGS)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in _row(summary))
-        for summary in summaries
+def _resources(summaries: Sequence[Summary]) -> str:
+    """Memory of each service and bytes of each kind of topic, as a table."""
+    hosts = [(each.name, each.results[-1].host) for each in summaries]
+    services = sorted({name for _, host in hosts for name in host.memory_mb})
+    kinds = sorted(
+        {
+            kind
+            for _, host in hosts
+            for kind, size in host.log_bytes.items()
+            if size >= 1
+        }
     )
+    heads = [f"{name} MB" for name in services] + [f"{kind} bytes" for kind in kinds]
+    rows = [
+        [
+            name,
+            *(f"{host.memory_mb.get(each, 0):.0f}" for each in services),
+            *(f"{host.log_bytes.get(each, 0):.0f}" for each in kinds),
+        ]
+        for name, host in hosts
+    ]
+    return (
+        "<h2>Memory, and bytes in the log per answer</h2>"
+        f"{table_of(['run', *heads], rows)}"
+    )
+
+
+def table_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of a page."""
+    heads = "".join(f"<th>{escape(heading)}" for heading in headings)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) for row in rows
+    )
+    return f"<table><tr>{heads}{body}</table>"
+
+
+def _page(title: str, summaries: Sequence[Summary], judged: Sequence[Judged]) -> str:
     lines = [_judgement(each) for each in judged] + _remarks(summaries)
     remarks = "".join(f"<li>{escape(line)}" for line in lines)
     drawn = "".join(plots.drawn(summaries))
-    return page_of(title, f"<table><tr>{heads}{rows}</table><ul>{remarks}</ul>{drawn}")
+    table = table_of(_HEADINGS, [_row(each) for each in summaries])
+    resources = _resources(summaries)
+    return page_of(title, f"{table}<ul>{remarks}</ul>{resources}{drawn}")
 
 
 def page_of(title: str, body: str) -> str:

@@ -105,6 +105,8 @@ def compare(options: Options = Options()) -> int:
                 console.print(f"{step.scenario}: {step.system}", style="dim")
                 setting = settings[step.scenario]
                 _measure(system, setting, step.round, options, document)
+                # What was measured outlives whoever stops the rest.
+                write_document(options.out, document)
     page = write_document(options.out, document)
     print_document(document, console)
     console.print(f"report: {page}")

@@ -22,6 +22,7 @@ from loadtest.peers.comparing import (
     verdicts,
 )
 from loadtest.peers.measuring import Measurement
+from loadtest.report import page_of, table_of
 from loadtest.summary import machine
 
 __all__ = ["Document", "print_document", "read_document", "write_document"]
@@ -107,32 +108,23 @@ def _title(document: Document) -> str:
 
 
 def _page(document: Document) -> str:
-    heads = "".join(f"<th>{escape(heading)}" for heading in HEADINGS)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row)
-        for row in rows(document.measurements)
-    )
-    judged = _list(map(str, document.verdicts))
+    foreign = max((each.foreign_cores for each in document.measurements), default=0.0)
+    table = table_of(HEADINGS, rows(document.measurements))
+    held = _list(map(str, document.verdicts))
+    told = _list(f"{name}: {text}" for name, text in document.settings.items())
     failed = _list(
         f"{each.system} ({each.scenario}): {each.words}" for each in document.failures
     )
-    told = _list(f"{name}: {text}" for name, text in document.settings.items())
-    foreign = max((each.foreign_cores for each in document.measurements), default=0.0)
-    style = (
-        "body{font:15px sans-serif;margin:2em}td,th{padding:2px 6px;text-align:right}"
-        "td:first-child,th:first-child{text-align:left}tr:nth-child(odd){background:#eee}"
-        "li{white-space:pre-line}"
-    )
-    title = escape(_title(document))
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{title}</title>"
-        f"<style>{style}</style><h1>{title}</h1>"
-        f"<table><tr>{heads}{body}</table><p>{escape(LEGEND)}"
+    return page_of(
+        _title(document),
+        f"{table}<p>{escape(LEGEND)}"
         f"<p>Others used at most {foreign:.2f} cores during a run."
-        f"<h2>Promises</h2>{judged}<h2>Settings</h2>{told}"
-        f"<h2>Not measured</h2>{failed}"
+        f"<h2>Promises</h2>{held}<h2>Settings</h2>{told}"
+        f"<h2>Not measured</h2>{failed}",
     )
 
 
 def _list(lines: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(line)}" for line in lines) + "</ul>"
+    style = "white-space:pre-line"
+    items = (f"<li style={style}>{escape(line)}" for line in lines)
+    return f"<ul>{''.join(items)}</ul>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,18 @@ def test_steps_follow_one_another() -> None:
     assert max(found) < 20e9
     assert found == arrivals_ns(stream, seconds=99, capacity=100, seed=0)
     assert found != arrivals_ns(stream, seconds=99, capacity=100, seed=1)
+
+
+def test_a_trace_keeps_its_shape_at_the_rate_asked_for(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    instants = (0, 100, 200, 700)
+    trace.write_text("".join(f'{{"timestamp": {each}}}\n' for each in instants))
+    stream = Stream(model="m", arrivals=f"trace:{trace}", load=0.5)
+    found = arrivals_ns(stream, seconds=9, capacity=2, seed=0)
+    assert found is not None
+    gaps = [after - before for before, after in pairwise(found)]
+    assert sorted({round(gap / 1e9, 3) for gap in gaps}) == [0.429, 2.143]
+    assert len(found) == pytest.approx(9, abs=2)
 
 
 def test_closed_loops_have_no_arrivals() -> None:

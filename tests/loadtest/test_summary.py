@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.errors import SetupError
@@ -110,10 +111,14 @@ def test_a_baseline_keeps_ratios_and_runs_not_measured_again(
 
 
 def test_a_report_holds_the_rows_and_the_plots(tmp_path: Path) -> None:
-    summaries = summarise([a_result("<run>", recovery_s=1.0)])
+    host = a_host(memory_mb={"ingress": 61.2}, log_bytes={"requests": 412.0})
+    result = msgspec.structs.replace(a_result("<run>", recovery_s=1.0), host=host)
+    summaries = summarise([result])
     page = write_report(tmp_path, "s", "Title & more", summaries, [])
     text = page.read_text("utf-8")
     assert "<h1>Title &amp; more</h1>" in text
     assert "<td>&lt;run&gt;<td>1<td>1" in text
     assert text.count("<svg") == 3
+    assert "<th>ingress MB<th>requests bytes" in text
+    assert "<td>61<td>412" in text
     assert (tmp_path / "s.json").stat().st_size > 100
