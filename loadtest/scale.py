@@ -37,7 +37,7 @@ _CONNECTIONS = 128
 _LIVE_MAX = 10
 _WARM_UP_S = 10.0
 _TINY = Mlp(kind="mlp")
-_IDLE = Simulated(kind="simulated", alpha_ms=0, beta_ms=0)
+_IDLE = Simulated(kind="simulated", alpha_ms=1, beta_ms=0)
 _NOISE = 1.25
 """Costs of single runs differ by so much without a reason."""
 

@@ -15,7 +15,7 @@ def padding(tokens_max: int | None = None) -> Padding:
     return Padding("sequence", {"ids": 0}, {"ids": 1}, {}, EDGES, tokens_max)
 
 
-def of_length(length: int, rows: int = 1, **how: int) -> Request:
+def of_length(length: int, rows: int = 1, **how: int | str) -> Request:
     edge = padding().edge(length)
     return a_request(shape=f"ids:INT64:~{edge}", length=length, rows=rows, **how)
 
@@ -45,7 +45,8 @@ def test_no_batch_passes_the_tokens_but_one_request_always_fits(
         dispatch = dispatched(desk, turn * 100 * MS)
         rows = sum(request.rows for request in dispatch.requests)
         edge = dispatch.padded_length
-        assert {padding().edge(each.length) for each in dispatch.requests} == {edge}
+        longest = max(each.length for each in dispatch.requests)
+        assert padding().edge(longest) == edge
         assert rows * edge <= tokens_max or len(dispatch.requests) == 1
         sent += len(dispatch.requests)
         if sent == len(requests):
@@ -87,4 +88,53 @@ def test_what_a_length_needs_is_held_against_its_deadline() -> None:
     desk.arrive(*(of_length(16, limit_us=8 * MS) for _ in range(4)))
 
     # Rows of 16 take 4 ms each, and a quarter more is left for what is not known.
+    assert len(dispatched(desk).requests) == 1
+
+
+def test_shorter_requests_ride_along_instead_of_having_a_batch_of_their_own() -> None:
+    desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
+    desk.arrive(*(of_length(16, limit_us=50 * MS) for _ in range(2)))
+    desk.arrive(*(of_length(length, limit_us=90 * MS) for length in (3, 4)))
+
+    dispatch = dispatched(desk)
+
+    assert [each.length for each in dispatch.requests] == [16, 16, 3, 4]
+    assert (dispatch.padded_length, dispatch.padded_rows) == (16, 4)
+    desk.finish(now_us=10 * MS)
+    assert desk.tick(20 * MS) == []
+
+
+def test_all_shorter_requests_ride_along_or_none() -> None:
+    """The rest of them would need its batch all the same."""
+    desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
+    desk.arrive(*(of_length(16, limit_us=50 * MS) for _ in range(2)))
+    desk.arrive(*(of_length(4, limit_us=90 * MS) for _ in range(3)))
+
+    assert [each.length for each in dispatched(desk).requests] == [16, 16]
+
+
+def test_nobody_rides_along_where_that_takes_longer_than_a_batch_of_his_own() -> None:
+    # 1 ms, and 1 ms a row of length 16; a quarter of that for a row of length 4.
+    served = a_version(padding=padding(tokens_max=64), run_length=16)
+    for shorter, expected in ((1, 3), (2, 2)):
+        desk = Desk(served)
+        desk.arrive(*(of_length(16, limit_us=50 * MS) for _ in range(2)))
+        desk.arrive(*(of_length(4, limit_us=90 * MS) for _ in range(shorter)))
+        assert len(dispatched(desk).requests) == expected
+
+
+def test_nobody_rides_along_who_would_make_a_batch_late() -> None:
+    desk = Desk(a_version(padding=padding(tokens_max=64)))
+    desk.arrive(*(of_length(16, limit_us=5 * MS) for _ in range(2)))
+    desk.arrive(*(of_length(4, limit_us=90 * MS) for _ in range(2)))
+
+    assert len(dispatched(desk).requests) == 2
+
+
+def test_who_runs_alone_takes_nobody_along_and_rides_with_nobody() -> None:
+    desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
+    desk.arrive(of_length(16, limit_us=50 * MS, group="g"), of_length(4))
+    assert len(dispatched(desk).requests) == 1
+    desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
+    desk.arrive(of_length(16, limit_us=50 * MS), of_length(4, group="g"))
     assert len(dispatched(desk).requests) == 1

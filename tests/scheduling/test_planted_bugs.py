@@ -162,6 +162,20 @@ BUGS = [
         "",
     ),
     Bug(
+        "shorter requests ride along where that costs more than their own batch",
+        "test_lengths.py",
+        "neighbours.py",
+        "            < line.times.expected(more)\n",
+        "            < 1e12\n",
+    ),
+    Bug(
+        "a group that is to run alone takes shorter requests along",
+        "test_lengths.py",
+        "backlog.py",
+        "        if not line.edge or line.alone:\n",
+        "        if not line.edge:\n",
+    ),
+    Bug(
         "a withdrawn request is sent",
         "test_batching.py",
         "former.py",

@@ -6,6 +6,7 @@ tenant has waiting: updated as requests come and go, never searched for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
@@ -35,6 +36,10 @@ LINES_KEPT_MAX = 4096
 beyond, those idle the longest are forgotten and learn anew."""
 
 
+_PADDED = re.compile(r"~\d+")
+"""The padded extent in a compatibility key (:mod:`headrace.wire.compatibility`)."""
+
+
 class Line:
     """The queue of one (model version, shape), with what is known about it."""
 
@@ -54,6 +59,8 @@ class Line:
         self.times = times
         self.edge = edge
         """Length to which every row is padded; 0 without padding."""
+        self.kin = (*self.version, _PADDED.sub("~", shape.shape) if edge else "")
+        """Equal for lines that differ in that length alone."""
 
         self.demand = Demand()
         self.waits_since_us: int | None = None
@@ -110,6 +117,18 @@ class Backlog:
 
     def lines(self) -> Iterator[Line]:
         return iter(self._lines.values())
+
+    def shorter(self, line: Line, priority: int) -> list[Line]:
+        """Lines with work of ``priority`` whose requests could be padded to this one's
+        length, the longest first."""
+        if not line.edge or line.alone:
+            return []
+        found = [
+            other
+            for other in self.busy[priority].values()
+            if other.kin == line.kin and other.edge < line.edge and not other.alone
+        ]
+        return sorted(found, key=lambda other: -other.edge)
 
     def times_of(self, shape: QueueKey) -> RunTimes | None:
         return self._times.get(shape)

@@ -35,7 +35,8 @@ from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.loads import load_of
-from headrace.scheduling.misses import missed
+from headrace.scheduling.misses import drop_certain
+from headrace.scheduling.neighbours import Riders, neighbours
 from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
 from headrace.scheduling.selection import Selection, Terms, Times, select
@@ -201,7 +202,9 @@ class BatchFormer:
     ) -> Choice | None:
         """What ``line`` would send to ``slot`` now, if anything."""
         start_us = max(now_us + self._backlog.control_us, slot.free_at_us(now_us))
-        self._drop_certain(line, priority, start_us, now_us, decisions)
+        decisions += drop_certain(
+            self._slots, self._backlog, line, priority, start_us, now_us
+        )
         band = line.queue.bands[priority]
         if not band:
             return None
@@ -309,15 +312,22 @@ class BatchFormer:
         line, slot, chosen = choice.line, choice.slot, choice.chosen
         line.waits_since_us = None
         members = chosen.members
+        riders: Riders = []
         if not chosen.leaves_some and not chosen.victims:
             members = [*members, *self._companions(choice, now_us)]
+            riders = self._neighbours(choice, members)
         times = choice.times
+        self._backlog.remove(line, members)
+        for other, entries in riders:
+            self._backlog.remove(other, entries)
+            other.waits_since_us = None
+            other.demand.sent(sum(entry.request.rows for entry in entries))
+            members = [*members, *entries]
         rows = sum(entry.request.rows for entry in members)
         expected_us = times.expected(rows)
         latest_us = max(entry.deadline_us for entry in members)
         batch = next(self._batch_ids)
         self._charge(choice, members, expected_us / rows, now_us)
-        self._backlog.remove(line, members)
         if chosen.deadline_us != NEVER_US:
             line.demand.sent(chosen.rows)
             lost = sum(entry.request.rows for entry in chosen.victims)
@@ -367,6 +377,20 @@ class BatchFormer:
             limit_us=self._online.bulk_limit_us(now_us),
         )
 
+    def _neighbours(self, choice: Choice, members: list[Entry]) -> Riders:
+        """Shorter requests of the same model that are padded to the batch's length."""
+        line, slot = choice.line, choice.slot
+        return neighbours(
+            self._backlog.shorter(line, choice.priority),
+            members,
+            choice.times,
+            priority=choice.priority,
+            slot=slot.number,
+            late_us=choice.start_us + self._backlog.response_us,
+            rows_max=line.rows_max(slot.number),
+            bytes_max=self._settings.batch_bytes_max,
+        )
+
     def _charge(
         self, choice: Choice, members: list[Entry], row_us: float, now_us: int
     ) -> None:
@@ -388,32 +412,8 @@ class BatchFormer:
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
         start_us = now_us + self._backlog.control_us
         for line, priority in self._backlog.missing(now_us):
-            self._drop_certain(line, priority, start_us, now_us, decisions)
-
-    def _drop_certain(
-        self,
-        line: Line,
-        priority: int,
-        start_us: int,
-        now_us: int,
-        decisions: list[SchedulerDecision],
-    ) -> None:
-        """Give up heads that cannot make it in a batch that starts at ``start_us``,
-        not even alone."""
-        band = line.queue.bands[priority]
-        while band:
-            head = band.head
-            if head.deadline_us == NEVER_US:
-                return
-            if start_us <= self._backlog.last_start_us(line, head):
-                return
-            if head.deadline_us > now_us and not line.times.may_judge(now_us):
-                self._backlog.watch_expiry(line, priority)
-                return
-            self._backlog.remove(line, [head])
-            line.demand.settled(0, head.request.rows)
-            decisions.append(
-                missed(self._slots, self._backlog, line, head, start_us, now_us)
+            decisions += drop_certain(
+                self._slots, self._backlog, line, priority, start_us, now_us
             )
 
     def _next_wakeup_us(self) -> int | None:

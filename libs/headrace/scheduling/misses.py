@@ -1,16 +1,43 @@
-"""Why a request that cannot make its deadline cannot."""
+"""Which requests cannot make their deadlines, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headrace.domain import Reason, Refuse
 from headrace.scheduling.backlog import Backlog, Line
-from headrace.scheduling.queue import Entry
+from headrace.scheduling.queue import NEVER_US, Entry
 from headrace.scheduling.slots import Slots
 
-__all__ = ["missed"]
+__all__ = ["drop_certain"]
 
 
-def missed(
+def drop_certain(
+    slots: Slots,
+    backlog: Backlog,
+    line: Line,
+    priority: int,
+    start_us: int,
+    now_us: int,
+) -> Iterator[Refuse]:
+    """Take heads out that cannot make it in a batch that starts at ``start_us``, not
+    even alone."""
+    band = line.queue.bands[priority]
+    while band:
+        head = band.head
+        if head.deadline_us == NEVER_US:
+            return
+        if start_us <= backlog.last_start_us(line, head):
+            return
+        if head.deadline_us > now_us and not line.times.may_judge(now_us):
+            backlog.watch_expiry(line, priority)
+            return
+        backlog.remove(line, [head])
+        line.demand.settled(0, head.request.rows)
+        yield _missed(slots, backlog, line, head, start_us, now_us)
+
+
+def _missed(
     slots: Slots,
     backlog: Backlog,
     line: Line,
