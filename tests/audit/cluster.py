@@ -16,8 +16,6 @@ from headrace.broker import (
     Delivery,
     KafkaAdmin,
     KafkaConnection,
-    KafkaProducer,
-    ProducerSettings,
     TopicPartition,
     records_at,
 )
@@ -29,6 +27,7 @@ from headrace.domain import (
     Done,
     DoneMember,
     MemberStatus,
+    ModelState,
     Priority,
     Reason,
     ReplyAddress,
@@ -42,6 +41,7 @@ from headrace.payloads import PayloadStore
 from headrace.wire import (
     PROTOBUF_HEADERS,
     ROWS,
+    Announcement,
     Batch,
     BatchedOutput,
     BatchStamp,
@@ -63,6 +63,8 @@ from headrace.wire import (
     plain_reply,
     results_topic,
 )
+from headrace.wire.control import announcement_key
+from tests.writing import writer_to
 
 MODEL = "m"
 TENANT = "acme"
@@ -93,9 +95,7 @@ class Cluster:
             results,
         ]
         admin.create_topics(wanted, 30)
-        self._producer = KafkaProducer(
-            self.connection, ProducerSettings(timeout_ms=20_000)
-        )
+        self._producer = writer_to(kafka)
         self._committer = confluent_kafka.Consumer(
             {"bootstrap.servers": kafka, "group.id": self.topics.lane_group}
         )
@@ -154,6 +154,15 @@ class Cluster:
         body = encode_replies(a_batch(*request_ids), members, [output], FACTS, refs)
         outgoing = Outgoing(None, PROTOBUF_HEADERS, body)
         self.write(self.topics.replies, partition, outgoing)
+
+    def announce(self, *, limit_ms: int) -> None:
+        """A worker slot tells of the model and its time limit."""
+        announcement = Announcement(
+            MODEL, "1", 0, ModelState.READY, latency_objective_ms=limit_ms
+        )
+        key = announcement_key(MODEL, "1", 0)
+        outgoing = Outgoing(key, [], encode_json(announcement))
+        self.write(self.topics.control_models, 0, outgoing)
 
     def beat(self, ingress: int) -> None:
         """A heartbeat of the ingress; its process stays the same."""

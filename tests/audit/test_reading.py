@@ -187,8 +187,9 @@ def test_what_cannot_be_read_is_a_request_that_must_end_all_the_same(
     ended = cluster.write(topic, 2, Outgoing(None, (("inf-schema", b"9"),), None))
     cluster.bury("", ended)
     open_ = cluster.write(topic, 2, Outgoing(None, (("inf-deadline", b"x"),), b"?"))
-    # Such a record has the time limit of its model, or 5 s.
-    cluster.pass_time(5400)
+    # Such a record has the time limit of its model.
+    cluster.announce(limit_ms=SHORT_MS)
+    cluster.pass_time(TIME_MS)
 
     report = cluster.audit()
 

@@ -24,6 +24,7 @@ from headrace.broker import (
     TopicPartition,
 )
 from headrace.testing import ManualClock, MemoryBroker
+from tests.writing import writer_to
 
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 RECORD_BYTES_MAX = BATCH_BYTES_MAX + 1024 * 1024
@@ -61,6 +62,10 @@ class Bench(Protocol):
         self, *, timeout_ms: int = 5000, queue_records_max: int = 1000
     ) -> Producer: ...
 
+    def writer(self) -> Producer:
+        """For what a test finds there."""
+        ...
+
     def reader(self) -> Reader: ...
 
     def admin(self) -> Admin: ...
@@ -88,6 +93,9 @@ class MemoryBench:
         return self.broker.producer(
             timeout_us=timeout_ms * 1000, queue_records_max=queue_records_max
         )
+
+    def writer(self) -> Producer:
+        return self.broker.producer(timeout_us=5_000_000, queue_records_max=1000)
 
     def reader(self) -> Reader:
         return self.broker.reader()
@@ -129,6 +137,9 @@ class KafkaBench:
             timeout_ms=timeout_ms, queue_records_max=queue_records_max
         )
         return KafkaProducer(self.connection, settings)
+
+    def writer(self) -> Producer:
+        return writer_to(self.connection.bootstrap_servers)
 
     def reader(self) -> Reader:
         reader = KafkaReader(self.connection)
@@ -177,7 +188,7 @@ def make_topic(bench: Bench, name: str = "records", partitions: int = 1) -> str:
 
 
 def write(bench: Bench, topic: str, *values: bytes, partition: int = 0) -> None:
-    producer = bench.producer()
+    producer = bench.writer()
     for value in values:
         producer.produce(topic, partition, value)
     assert producer.flush(PATIENCE_S) == 0

@@ -6,11 +6,11 @@ from headrace.broker import (
     Depth,
     KafkaAdmin,
     KafkaConnection,
-    KafkaProducer,
     NewTopic,
     TopicPartition,
     group_depth,
 )
+from tests.writing import writer_to
 
 
 @pytest.mark.kafka
@@ -20,7 +20,7 @@ def test_a_group_without_commits_has_everything_before_it(
     connection = KafkaConnection(kafka, "test")
     topic = f"{prefix}requests.m"
     KafkaAdmin(connection).create_topics([NewTopic(topic, 2, {})], 10.0)
-    producer = KafkaProducer(connection)
+    producer = writer_to(kafka)
     for _ in range(3):
         producer.produce(topic, 1, b"x")
     assert producer.flush(10.0) == 0

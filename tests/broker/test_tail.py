@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from headrace.broker import KafkaConnection, tail
@@ -53,7 +55,10 @@ async def test_a_followed_topic_gives_what_comes_later(bench: KafkaBench) -> Non
     await records.aclose()
 
 
-async def test_a_cluster_that_is_away_is_an_error() -> None:
+async def test_a_cluster_that_is_away_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules[tail.__module__], "_LOOK_UP_S", 0.5)
     nowhere = KafkaConnection("127.0.0.1:9", "test")
     with pytest.raises(BusError, match="look up the log"):
         await anext(tail(nowhere, "nothing"))

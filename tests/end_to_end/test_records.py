@@ -17,7 +17,6 @@ import pytest
 from headrace.broker import (
     KafkaAdmin,
     KafkaConnection,
-    KafkaProducer,
     NewTopic,
     Record,
     tail,
@@ -30,6 +29,7 @@ from headrace.wire._generated.open_inference_pb2 import (
 )
 from tests.architecture.checkout import ROOT
 from tests.end_to_end.platforms import Platform
+from tests.writing import writer_to
 
 pytestmark = pytest.mark.kafka
 
@@ -64,7 +64,7 @@ def put(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes]],
 ) -> None:
-    producer = KafkaProducer(connection)
+    producer = writer_to(connection.bootstrap_servers)
     partition = NAMES.request_partition(0, Priority.STANDARD)
     producer.produce(NAMES.requests(model), partition, value, headers=headers)
     assert producer.flush(10.0) == 0

@@ -1,4 +1,4 @@
-"""One ingress and one stand-in for the pipeline per module."""
+"""One ingress and one stand-in for the pipeline for all that leave both as they are."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -11,7 +11,7 @@ from tests.services.ingress.models import a_version
 from tests.services.ingress.pipeline import IngressProcess, Pipeline, until
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def pipeline(kafka: str) -> Iterator[Pipeline]:
     running = Pipeline(kafka, f"t{uuid4().hex[:10]}")
     running.start()
@@ -32,7 +32,7 @@ def pipeline(kafka: str) -> Iterator[Pipeline]:
     running.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def ingress(pipeline: Pipeline) -> Iterator[IngressProcess]:
     with IngressProcess(
         pipeline.bus,
