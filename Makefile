@@ -25,7 +25,7 @@ demo: $(READY) ## start everything, send real inputs to real models, print figur
 	@$(BIN)/headrace demo $(ARGS)
 
 test: $(READY) ## run the tests, with an Apache Kafka of their own
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/python -m tests.lanes $(ARGS)
 
 chaos: $(READY) ## break everything under load, over and over (ARGS="--seed N")
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -256,7 +256,8 @@ def _kafka(
     settings = KafkaSettings(
         folder=data / "kafka",
         port=options.kafka_port,
-        stop_timeout_s=_KAFKA_STOPS_WITHIN_S,
+        # Of what nobody will read nothing is written out.
+        stop_timeout_s=0.0 if options.ephemeral else _KAFKA_STOPS_WITHIN_S,
     )
     kafka = EmbeddedKafka(settings, say=console.say)
     running = kafka.start()

@@ -1,6 +1,7 @@
 """What make says on a machine that Headrace does not run on."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.lanes import COMPUTING
 
 # Answers as a Debian python3 without its venv package does.
 _WITHOUT_ENSUREPIP = f"""#!/bin/sh
@@ -77,3 +79,11 @@ def test_every_target_that_runs_something_sets_up_first() -> None:
         if name in targets:
             targets[name] = rest.split("##")[0].strip()
     assert set(targets.values()) == {"$(READY)"}
+
+
+@pytest.mark.parametrize("folder", COMPUTING)
+def test_what_runs_beside_the_other_tests_needs_no_broker(folder: str) -> None:
+    files = list((ROOT / "tests" / folder).rglob("test_*.py"))
+    assert files
+    marked = re.compile(r"mark\.kafka")
+    assert [file.name for file in files if marked.search(file.read_text("utf-8"))] == []

@@ -71,7 +71,6 @@ def platform(
         "HEADRACE_BUS__PAYLOAD_STORE": f"file://{payloads}",
         "HEADRACE_BUS__PAYLOAD_STORE_BYTES_MAX": str(STORED_BYTES_MAX),
         "HEADRACE_RUNS__BREAKER_US": "1500000",
-        "HEADRACE_MODELS__SCAN_MS": "200",
     }
     folder = tmp_path_factory.mktemp("up")
     with running(models, folder, "--ingress", "2", environment=environment) as started:

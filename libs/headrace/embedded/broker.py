@@ -104,9 +104,11 @@ class EmbeddedKafka:
             lock.release()
 
     def stop(self) -> None:
-        """End the broker cleanly, by force after ``stop_timeout_s``; idempotent."""
+        """End the broker cleanly, by force after ``stop_timeout_s``, and at once where
+        its folder goes with it; idempotent."""
         if self._process is not None:
-            self._process.stop(self._settings.stop_timeout_s)
+            is_kept = self._temporary is None
+            self._process.stop(self._settings.stop_timeout_s if is_kept else 0.0)
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
