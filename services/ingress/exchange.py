@@ -52,10 +52,11 @@ class Exchange(ABC):
     wanted: tuple[WantedOutput, ...]
     named_version: str
     record_id: str
-    """Of a request whose answer is kept: the version in its path, and ``ce_id``."""
+    """Of a request whose answer is kept, once it has a record: the version in its path,
+    and ``ce_id``."""
 
     def __init__(self, request_id: str, started_us: int) -> None:
-        self.request_id = request_id
+        self.request_id = self.record_id = request_id
         self.started_us = started_us
         """When its head was complete; the time limit counts from here."""
         self.head = _UNREAD

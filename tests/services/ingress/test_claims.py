@@ -41,6 +41,9 @@ BINARY = (
     (b"content-length", b"%d" % (len(JSON) + len(RAW))),
 )
 
+Fields = tuple[tuple[bytes, bytes], ...]
+KEYED: Fields = ((b"idempotency-key", b"k"),)
+
 
 @pytest.fixture
 def store() -> Iterator[PayloadStore]:
@@ -170,19 +173,23 @@ class Hanging(PayloadStore):
             raise StoreUnavailable("it is away")
 
 
-async def test_a_store_that_fails_is_503_with_its_reason() -> None:
+@pytest.mark.parametrize("more", [(), KEYED])
+async def test_a_store_that_fails_is_503_with_its_reason(more: Fields) -> None:
     world = a_world(Hanging(fails=True))
-    exchange = world.ask(*BINARY, body=JSON + RAW)
+    exchange = world.ask(*BINARY, *more, body=JSON + RAW)
     await eventually(lambda: exchange.status)
     assert (exchange.status, exchange.reason) == (503, "store_unavailable")
     assert b"retry-after" in exchange.fields
     assert b"it is away" in exchange.body
 
 
-async def test_a_store_that_hangs_holds_up_nobody_and_ends_at_the_deadline() -> None:
+@pytest.mark.parametrize("more", [(), KEYED])
+async def test_a_store_that_hangs_holds_up_nobody_and_ends_at_the_deadline(
+    more: Fields,
+) -> None:
     hanging = Hanging()
     world = a_world(hanging)
-    large = world.ask(*BINARY, body=JSON + RAW)
+    large = world.ask(*BINARY, *more, body=JSON + RAW)
     left = world.ask(*BINARY, body=JSON + RAW)
     world.handler.client_left(left)
     small = world.ask()
