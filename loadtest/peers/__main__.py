@@ -29,7 +29,7 @@ from loadtest.peers.report import (
     write_document,
 )
 from loadtest.peers.servers import Probe
-from loadtest.peers.systems import Setting, System, floor, headrace, of_peer
+from loadtest.peers.systems import Setting, System, floor, fused, headrace, of_peer
 from loadtest.scenario import Simulated, read_scenario
 from loadtest.sending import generator_command
 
@@ -37,6 +37,7 @@ _USAGE = 2
 _WIDTH = 220
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _NAMES = ("tiny", "accelerator", "overload", "kill")
+_OWN = {"floor": floor, "fused": fused}
 _PEERS = {
     "litserve": litserve.PEER,
     "bentoml": bentoml.PEER,
@@ -56,8 +57,8 @@ class Options:
     Parameters
     ----------
     only
-        Peers, separated by commas [default: all of them]; Headrace and the raw ASGI
-        app are always measured beside them.
+        Peers, separated by commas; fused is Headrace's fused mode, floor a raw ASGI app
+        on uvicorn [default: all of them]. Headrace is always measured beside them.
     scenario
         Of tiny, accelerator, overload and kill, separated by commas [default: all].
     rounds
@@ -84,13 +85,14 @@ class Options:
 def compare(options: Options = Options()) -> int:
     """Measure Headrace and its peers; the exit status is 1 if a promise is not held."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    chosen = _chosen(options.only, _PEERS, "peers")
+    chosen = _chosen(options.only, [*_OWN, *_PEERS], "systems")
     names = _chosen(options.scenario, _NAMES, "scenarios")
-    with_json = any(_PEERS[name].form.kind == "JSON" for name in chosen)
+    peers = {name: _PEERS[name] for name in chosen if name in _PEERS}
+    with_json = any(peer.form.kind == "JSON" for peer in peers.values())
     systems = [
-        floor(),
         headrace(with_json=with_json),
-        *(of_peer(_PEERS[name], name) for name in chosen),
+        *(_OWN[name]() for name in chosen if name in _OWN),
+        *(of_peer(peer, name) for name, peer in peers.items()),
     ]
     document = read_document(options.out) if options.add else Document()
     document.settings |= {each.name: each.settings for each in systems}

@@ -11,7 +11,7 @@ import msgspec
 
 from loadtest.peers.killing import Killed
 from loadtest.peers.measuring import KILLED_RUN, Measurement
-from loadtest.peers.systems import FLOOR, HEADRACE
+from loadtest.peers.systems import FLOOR, FUSED, HEADRACE
 
 __all__ = [
     "HEADINGS",
@@ -56,12 +56,13 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Promise(NamedTuple):
-    """Headrace's throughput at so many connections over a peer's, in the same round
+    """Our throughput at so many connections over a peer's, in the same round
     and the same form."""
 
     peer: str
     connections: int
     at_least: float
+    ours: str = HEADRACE
 
 
 PROMISES = (
@@ -79,12 +80,15 @@ PROMISES = (
     Promise("Triton", 64, 0.7),
     Promise("Triton", 128, 0.9),
     Promise("Triton", 256, 1.0),
+    Promise("Triton", 64, 1.0, FUSED),
+    Promise("Triton", 128, 1.0, FUSED),
 )
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """The median of the ratio over the rounds in which both were measured."""
 
+    ours: str
     peer: str
     forms: str
     connections: int
@@ -95,8 +99,9 @@ class Verdict(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         verdict = "held" if self.held else "NOT HELD"
         return (
-            f"{verdict}: {self.ratio:.2f}x {self.peer} at {self.connections} "
-            f"connections ({self.forms}), promised {self.at_least:g}x"
+            f"{verdict}: {self.ours} {self.ratio:.2f}x {self.peer} at "
+            f"{self.connections} connections ({self.forms}), "
+            f"promised {self.at_least:g}x"
         )
 
 
@@ -109,7 +114,7 @@ def verdicts(found: Sequence[Measurement]) -> list[Verdict]:
         theirs = list(_of(found, promise.peer, "tiny", run))
         ours = {
             (each.round, each.form): each.figures.answered
-            for each in _of(found, HEADRACE, "tiny", run)
+            for each in _of(found, promise.ours, "tiny", run)
         }
         for form in ("binary", "JSON"):
             ratios = [
@@ -122,6 +127,7 @@ def verdicts(found: Sequence[Measurement]) -> list[Verdict]:
                 ratio = statistics.median(ratios)
                 made.append(
                     Verdict(
+                        promise.ours,
                         promise.peer,
                         form if same else f"{form} against its {theirs[0].form}",
                         promise.connections,
@@ -212,8 +218,8 @@ def rows(found: Sequence[Measurement]) -> list[list[str]]:
         key = each.system, each.form
         value = each.figures.answered if each.scenario == "tiny" else 0.0
         best[key] = max(best.get(key, 0.0), value)
-    ranks = {FLOOR: 0, HEADRACE: 1}
-    ordered = sorted(best, key=lambda key: (ranks.get(key[0], 2), -best[key]))
+    ranks = {FLOOR: 0, HEADRACE: 1, FUSED: 2}
+    ordered = sorted(best, key=lambda key: (ranks.get(key[0], 3), -best[key]))
     return [
         [*key, *(_cell(found, key, column) for column in _COLUMNS)] for key in ordered
     ]

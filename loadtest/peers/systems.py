@@ -24,9 +24,20 @@ from loadtest.peers.servers import (
 from loadtest.references import running_floor
 from loadtest.scenario import Platform, Scenario
 
-__all__ = ["FLOOR", "HEADRACE", "Setting", "System", "floor", "headrace", "of_peer"]
+__all__ = [
+    "FLOOR",
+    "FUSED",
+    "HEADRACE",
+    "Setting",
+    "System",
+    "floor",
+    "fused",
+    "headrace",
+    "of_peer",
+]
 
 HEADRACE = "Headrace"
+FUSED = "Headrace fused"
 FLOOR = "raw ASGI"
 
 
@@ -66,7 +77,14 @@ def headrace(*, with_json: bool) -> System:
     if with_json:
         forms.append(v2("JSON", "]}]}"))
     settings = "one process of each service, as `headrace up` starts them; max_batch 64"
-    return System(HEADRACE, forms, EVERY, settings, _headrace)
+    return System(HEADRACE, forms, EVERY, settings, _started(Platform()))
+
+
+def fused() -> System:
+    """The same, but batches go from the former to the worker past the log."""
+    settings = "`headrace up --fused`, else as Headrace"
+    start = _started(Platform(fused=True))
+    return System(FUSED, [_BINARY], EVERY, settings, start)
 
 
 def floor() -> System:
@@ -89,20 +107,25 @@ def of_peer(peer: Peer, directory: str) -> System:
     return System(peer.name, [peer.form], EVERY, peer.settings, start)
 
 
-@contextmanager
-def _headrace(setting: Setting) -> Iterator[Server]:
-    with own_folder() as folder:
-        models.write_models(folder, setting.scenario.models)
-        with platform.started(Platform(), folder) as running:
-            (address,) = running.addresses
-            fault = understood(address, _BINARY, setting.probe)
-            if fault:
-                raise SetupError(fault)
-            yield Server(
-                address,
-                lambda: [*chain(*running.pids.values())],
-                lambda: running.pids["gpu_worker"][0],
-            )
+def _started(
+    wanted: Platform,
+) -> Callable[[Setting], AbstractContextManager[Server]]:
+    @contextmanager
+    def start(setting: Setting) -> Iterator[Server]:
+        with own_folder() as folder:
+            models.write_models(folder, setting.scenario.models)
+            with platform.started(wanted, folder) as running:
+                (address,) = running.addresses
+                fault = understood(address, _BINARY, setting.probe)
+                if fault:
+                    raise SetupError(fault)
+                yield Server(
+                    address,
+                    lambda: [*chain(*running.pids.values())],
+                    lambda: running.pids["gpu_worker"][0],
+                )
+
+    return start
 
 
 @contextmanager

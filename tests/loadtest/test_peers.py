@@ -68,15 +68,19 @@ def test_a_ratio_is_the_median_over_rounds_of_both_in_one_form() -> None:
         a_measurement("Headrace", 80, number=1),
         a_measurement("Headrace", 60, number=2),
         a_measurement("Headrace", 10, form="JSON", number=0),
+        a_measurement("Headrace fused", 1, number=3),
         a_measurement("Triton", 100, number=0),
         a_measurement("Triton", 100, number=1),
         a_measurement("Triton", 60, number=2),
         a_measurement("Triton", 1, number=3),
     ]
-    (verdict,) = verdicts(found)
+    verdict, fused = verdicts(found)
+    assert (fused.ours, fused.ratio, fused.held) == ("Headrace fused", 1.0, True)
     assert (verdict.peer, verdict.forms, verdict.ratio) == ("Triton", "binary", 0.8)
     assert verdict.held
-    assert str(verdict).startswith("held: 0.80x Triton at 64 connections (binary)")
+    assert str(verdict).startswith(
+        "held: Headrace 0.80x Triton at 64 connections (binary)"
+    )
 
 
 def test_a_peer_with_json_alone_is_met_in_both_forms() -> None:
@@ -178,7 +182,7 @@ def test_a_later_run_adds_to_what_is_kept(
     document.measurements.append(a_measurement("Headrace", 60))
     document.measurements.append(a_measurement("Triton", 30, number=0))
     page = write_document(tmp_path, document).read_text("utf-8")
-    assert "2.00x Triton" in page
+    assert "Headrace 2.00x Triton" in page
     assert "no &lt;module&gt; named x" in page
     again = read_document(tmp_path)
     assert (again.rounds, again.measurements) == (1, document.measurements)
