@@ -84,8 +84,9 @@ __all__ = ["main", "serve"]
 PROVISION_TIMEOUT_S = 30.0
 FLUSH_S = 0.3
 
-ORDERS = ProducerSettings(timeout_ms=1000)
-"""A batch or a sync that is not acked in time is asked about."""
+ORDERS = ProducerSettings(timeout_ms=1000, failures_only=True)
+"""A batch or a sync that is not acked in time is asked about; of what is acked, its
+worker tells."""
 ANSWERS = ProducerSettings(timeout_ms=2000)
 """A reply, dead letter or claim that is not acked in time is written again."""
 REQUEST_HEAD_BYTES = 65_536

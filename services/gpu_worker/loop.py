@@ -1,7 +1,8 @@
 """The thread that replies: owns the delivery core and does what it decides.
 
-The run thread comes in for a moment too, between two runs: what is next is decided
-there and then, and only what can wait is left to the loop.
+Threads that fetch and the one that runs come in for a moment too, with a batch and
+between two runs: what is next is decided there and then, and only what can wait is left
+to the loop.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Ran(NamedTuple):
     succeeded: tuple[int, ...]
 
 
-Message = WorkerEvent | BatchFetched | Ran
+Message = WorkerEvent | Ran
 Inbox = SimpleQueue[Message]
 
 
@@ -136,6 +137,7 @@ class Loop:
         """The run thread's."""
 
         self._end: WorkerExit | None = None
+        self._turned_us = self._clock.now_us()
         self.vitals = Vitals()
 
     def held(self) -> set[Runnable]:
@@ -150,6 +152,7 @@ class Loop:
             waited_us = self._wait_us(now_us)
             messages = self._take(waited_us)
             before_us, now_us = now_us, self._clock.now_us()
+            self._turned_us = now_us
             self._process.pulse.beat()
             self._parts.fitness.tick()
             events: list[Message] = messages or [Ticked()]
@@ -187,15 +190,25 @@ class Loop:
         except Empty:
             return messages
 
+    def take_order(self, order: WorkerEvent | BatchFetched) -> None:
+        """For the threads that fetch, which tell what they read in its order."""
+        with self._lock:
+            self._look_for_gap()
+            if isinstance(order, BatchFetched):
+                # A batch that is read twice keeps the job that may be running.
+                self._jobs.setdefault(order.read.batch, order.job)
+                order = order.read
+            self._decide(order)
+
     def run_ended(self, job: Job) -> Job | None:
         """For the run thread: the job to run next, if there is one."""
         following: Job | None = None
         succeeded: tuple[int, ...] = ()
         why = self._parts.fitness.ran(job)
         with self._lock:
+            self._look_for_gap()
             if why is not None:
-                for decision in self._core.handle(GiveUp(why), self._clock.now_us()):
-                    self._carry_out(decision)
+                self._decide(GiveUp(why))
             ended = RunEnded(job.batch.batch, job.run_us, job.outcomes)
             for decision in self._core.handle(ended, self._clock.now_us()):
                 match decision:
@@ -220,10 +233,6 @@ class Loop:
                 worker = f"{self._process.slot}/{self._core.incarnation}"
                 self._parts.replier.write(job, succeeded, worker)
                 self._count_run(job)
-            case BatchFetched(read, job):
-                # A batch that is read twice keeps the job that may be running.
-                self._jobs.setdefault(read.batch, job)
-                self._handle(read)
             case RepliesEnded(batch, members, acked):
                 if not acked and (job_of := self._jobs.get(batch)):
                     self._count_unacked(job_of, len(members))
@@ -233,8 +242,18 @@ class Loop:
 
     def _handle(self, event: WorkerEvent) -> None:
         with self._lock:
-            for decision in self._core.handle(event, self._clock.now_us()):
-                self._carry_out(decision)
+            self._decide(event)
+
+    def _decide(self, event: WorkerEvent) -> None:
+        for decision in self._core.handle(event, self._clock.now_us()):
+            self._carry_out(decision)
+
+    def _look_for_gap(self) -> None:
+        """D5, for whoever wakes up before the loop does."""
+        now_us = self._clock.now_us()
+        if now_us - self._turned_us > WAIT_US_MAX + GAP_US:
+            self._turned_us = now_us
+            self._decide(GapNoticed())
 
     def _carry_out(self, decision: WorkerDecision) -> None:
         match decision:
@@ -242,6 +261,7 @@ class Loop:
                 self._parts.runner.run(self._jobs[batch])
             case Exit(why):
                 self._end = why
+                self._inbox.put(Ticked())
             case StartReading(position):
                 self._joined(position)
             case ReadToEnd():

@@ -22,7 +22,7 @@ from headrace.broker import (
 from headrace.clock import SystemClock
 from headrace.delivery import Fitness, WorkerCore
 from headrace.delivery.worker_decisions import WorkerExit
-from headrace.delivery.worker_events import HeartbeatAcked, ModelsReady
+from headrace.delivery.worker_events import HeartbeatAcked, ModelsReady, WorkerEvent
 from headrace.errors import BusError, BusTimeout, SetupError
 from headrace.lifecycle import (
     BEATS,
@@ -59,7 +59,7 @@ from services.gpu_worker.jobs import ReadyModels, Runnable
 from services.gpu_worker.linked import Linked
 from services.gpu_worker.loop import JOINED, Inbox, Loop, Parts, Surroundings
 from services.gpu_worker.models import MODELS, Models, Neighbourhood
-from services.gpu_worker.orders import OrderIntake
+from services.gpu_worker.orders import BatchFetched, OrderIntake
 from services.gpu_worker.replying import Replier
 from services.gpu_worker.running import Runner
 from services.gpu_worker.settings import GpuWorkerSettings
@@ -235,7 +235,7 @@ class _Worker:
         self._fetcher = Fetcher(
             KafkaReader(self._connection),
             TopicPartition(self._topics.batches, self._slot),
-            put=self._inbox.put,
+            put=self._take_order,
             orders=orders,
             clock=self._clock,
             log=self.log,
@@ -243,11 +243,14 @@ class _Worker:
         self._linked = Linked(
             settings.fused.folder,
             self._instance,
-            put=self._inbox.put,
+            put=self._take_order,
             orders=orders,
             order_bytes_max=self._bus.batch_bytes_max + FRAMING_BYTES,
             log=self.log,
         )
+
+    def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
+        self.loop.take_order(order)
 
     def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(

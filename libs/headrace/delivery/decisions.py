@@ -133,7 +133,7 @@ class OpenLink(msgspec.Struct, frozen=True):
 
 class WriteSync(msgspec.Struct, frozen=True):
     """``incarnation``: of the process that is known in the slot, None: of none.
-    ``link`` None: through the topic."""
+    ``link`` None: through the topic. Only a failure need be answered."""
 
     write: int
     lane: int

@@ -52,6 +52,9 @@ class Slot:
         """The first sync since the last batch: whoever answers it, or a later one, has
         read every batch that was sent."""
 
+        self.sync: int | None = None
+        """The write of the newest sync, if it went through the topic."""
+
         self.asked_at_us = 0
         self.held: dict[str, Flight] = {}
         self.done: dict[str, None] = {}

@@ -67,8 +67,6 @@ class Slots:
         """Completions from before our syncs are being read: the processes that they
         name have those syncs ahead of them and need no other."""
 
-        self._syncs: dict[int, tuple[Slot, int]] = {}
-
     # -- what completions tell; offsets are those of the lane's completions
 
     def joined(
@@ -180,8 +178,7 @@ class Slots:
                 slot.asked_at_us = now_us
                 link = self._links.way(self._lane, slot.number, epoch)
                 write = self._out.number()
-                if link is None:
-                    self._syncs[write] = (slot, slot.k)
+                slot.sync = write if link is None else None
                 known = None if slot.incarnation == UNKNOWN else slot.incarnation
                 where = write, self._lane, slot.number
                 self._out.put(WriteSync(*where, epoch, slot.k, known, link))
@@ -190,15 +187,11 @@ class Slots:
         """A sync that was not acked is asked again. A batch that was not acked may be
         there or not: the next sync of the same producer lies behind it if it is, so
         the answer is certain (A3)."""
-        sync = self._syncs.pop(write, None)
         if offset is not None:
             return
-        if sync is not None:
-            slot, k = sync
-            if k == slot.k and not slot.is_usable:
-                self.ask(slot, now_us)
         for slot in self._slots.values():
-            if any(flight.write == write for flight in slot.held.values()):
+            is_lost = any(flight.write == write for flight in slot.held.values())
+            if is_lost or (slot.sync == write and not slot.is_usable):
                 self.ask(slot, now_us)
 
     def have_reported(self) -> bool:
