@@ -54,6 +54,7 @@ def test_the_shipped_scenarios_are_right() -> None:
     assert names == [
         "accelerator",
         "bulk",
+        "fused",
         "ingresses",
         "limits",
         "overload",
