@@ -1,15 +1,22 @@
-"""Single records, read back from the log on a thread of its own."""
+"""Single records, read back from the log on a thread of its own.
+
+Looks at records are gathered while the thread is busy and made together, those at one
+place once: a crowd that asks for one answer, or for as many, waits for two looks at
+most. A record never changes, so what was read of late is not read again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
 from headrace.broker import (
     Admin,
+    LogRange,
     Reader,
     Span,
     TopicPartition,
@@ -27,7 +34,17 @@ LOG_TIMEOUT_S = 2.0
 READ_US_MAX = 10_000_000
 """Longest that a record is looked for."""
 RECORDS_MAX = 500
+LOOKS_MAX = 4096
+"""Places that may wait to be looked at; beyond, the log counts as unavailable."""
+TOGETHER_MAX = 256
+"""Places that are looked at together; the others wait for the next turn."""
+RECENT_BYTES_MAX = 16 * 1024 * 1024
+RECENT_RECORD_BYTES_MAX = 256 * 1024
+"""Of records kept in memory, the one that was asked for least lately goes first."""
 MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+
+NEAR = 50
+"""Offsets between two wanted records that are read over rather than skipped."""
 
 T = TypeVar("T")
 
@@ -48,6 +65,10 @@ class Archive:
         self._admin = admin
         self._clock = clock
         self._pool = ThreadPoolExecutor(1, "archive")
+        self._waiting: dict[Source, asyncio.Future[Record | Gone]] = {}
+        self._looking: dict[Source, asyncio.Future[Record | Gone]] = {}
+        self._recent: OrderedDict[Source, Record] = OrderedDict()
+        self._recent_bytes = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """``call`` on the thread; one of the methods below."""
@@ -79,23 +100,129 @@ class Archive:
         """Raises :class:`BusError`."""
         self._admin.create_topics([topic], 10)
 
-    def at(self, place: Source) -> Record | Gone:
+    async def look(self, place: Source) -> Record | Gone:
         """The record at ``place``. Raises :class:`BusError`."""
-        partition = TopicPartition(place.topic, place.partition)
+        # Others may be waiting for the same look: whoever leaves does not end it.
+        return await asyncio.shield(self._look(place))
+
+    def then_looked(
+        self,
+        places: Sequence[Source],
+        done: Callable[[Sequence[Record | Gone] | None, BusError | None], None],
+    ) -> None:
+        """Look at all of ``places``, then call ``done`` with what came of it."""
+
+        def gathered(looked: asyncio.Future[list[Record | Gone]]) -> None:
+            if looked.cancelled():
+                return
+            error = looked.exception()
+            if error is None:
+                done(looked.result(), None)
+            elif isinstance(error, BusError):
+                done(None, error)
+            else:
+                raise error
+
+        looks = [asyncio.shield(self._look(place)) for place in places]
+        asyncio.gather(*looks).add_done_callback(gathered)
+
+    def remember(self, place: Source, record: Record) -> None:
+        """It has just been read elsewhere."""
+        size = len(record.value or b"")
+        if size > RECENT_RECORD_BYTES_MAX or place in self._recent:
+            return
+        self._recent[place] = record
+        self._recent_bytes += size
+        while self._recent_bytes > RECENT_BYTES_MAX:
+            _, oldest = self._recent.popitem(last=False)
+            self._recent_bytes -= len(oldest.value or b"")
+
+    def _look(self, place: Source) -> asyncio.Future[Record | Gone]:
+        known = self._waiting.get(place) or self._looking.get(place)
+        if known is not None:
+            return known
+        looked: asyncio.Future[Record | Gone]
+        looked = asyncio.get_running_loop().create_future()
+        record = self._recent.get(place)
+        if record is not None:
+            self._recent.move_to_end(place)
+            looked.set_result(record)
+        elif len(self._waiting) >= LOOKS_MAX:
+            text = f"{LOOKS_MAX} records are being looked for already"
+            looked.set_exception(BusError(text, code="_QUEUE_FULL"))
+        else:
+            self._waiting[place] = looked
+            if not self._looking:
+                self._look_on()
+        return looked
+
+    def _look_on(self) -> None:
+        places = list(self._waiting)[:TOGETHER_MAX]
+        self._looking = {place: self._waiting.pop(place) for place in places}
+        if places:
+            self.then(lambda: self.at(places), self._looked)
+
+    def _looked(
+        self, found: dict[Source, Record | Gone] | None, error: BusError | None
+    ) -> None:
+        for place, looked in self._looking.items():
+            if error is not None:
+                looked.set_exception(error)
+                # Whoever asked may have left.
+                looked.exception()
+                continue
+            assert found is not None
+            record = found[place]
+            looked.set_result(record)
+            if not isinstance(record, Gone):
+                self.remember(place, record)
+        self._look_on()
+
+    def at(self, places: Sequence[Source]) -> dict[Source, Record | Gone]:
+        """What is at each of ``places``. Raises :class:`BusError`."""
+        found: dict[Source, Record | Gone] = {}
+        wanted: dict[TopicPartition, list[int]] = {}
+        ranges = self._ranges({TopicPartition(*place[:2]) for place in places})
+        for place in sorted(set(places)):
+            partition = TopicPartition(*place[:2])
+            log = ranges.get(partition)
+            if log is None or place.offset >= log.end:
+                found[place] = Gone.NEVER_WAS
+            elif place.offset < log.start:
+                found[place] = Gone.FORGOTTEN
+            else:
+                # Until it is read: retention may be faster.
+                found[place] = Gone.FORGOTTEN
+                wanted.setdefault(partition, []).append(place.offset)
+        while wanted:
+            spans = {}
+            for one, offsets in list(wanted.items()):
+                first = last = offsets.pop(0)
+                while offsets and offsets[0] - last <= NEAR:
+                    last = offsets.pop(0)
+                spans[one] = Span(first, last + 1)
+                if not offsets:
+                    del wanted[one]
+            for record in self._read(spans):
+                place = Source(record.topic, record.partition, record.offset)
+                if place in found:
+                    found[place] = record
+        return found
+
+    def _ranges(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LogRange]:
+        """Without those that do not exist."""
+        asked = [*partitions]
         try:
-            log = self._reader.log_range(partition, LOG_TIMEOUT_S)
+            return self._reader.log_ranges(asked, LOG_TIMEOUT_S)
         except BusError as error:
-            if error.code in MISSING:
-                return Gone.NEVER_WAS
-            raise
-        if place.offset >= log.end:
-            return Gone.NEVER_WAS
-        if place.offset < log.start:
-            return Gone.FORGOTTEN
-        for record in self._read({partition: Span(place.offset, place.offset + 1)}):
-            if record.offset == place.offset:
-                return record
-        return Gone.FORGOTTEN
+            if error.code not in MISSING:
+                raise
+            if len(asked) == 1:
+                return {}
+        half = len(asked) // 2
+        return self._ranges(asked[:half]) | self._ranges(asked[half:])
 
     def search(
         self, topic: str, since_us: int, is_wanted: Callable[[Record], bool]

@@ -9,7 +9,7 @@ it runs on the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Protocol
@@ -240,16 +240,14 @@ class Keeper:
     def _compare(self, sending: _Sending, kept: Kept) -> None:
         """The answer is that of another record with the same key: read both back, for
         the key may stand for another request."""
-        archive = self.shelf.archive
-        archive.then(
-            lambda: (archive.at(kept.asked), archive.at(kept.place)),
-            partial(self._compared, sending),
+        self.shelf.archive.then_looked(
+            (kept.asked, kept.place), partial(self._compared, sending)
         )
 
     def _compared(
         self,
         sending: _Sending,
-        looked: tuple[Record | Gone, Record | Gone] | None,
+        looked: Sequence[Record | Gone] | None,
         error: BusError | None,
     ) -> None:
         if looked is None:

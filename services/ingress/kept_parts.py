@@ -12,6 +12,7 @@ from headrace.broker import (
     KafkaReader,
     LoopHandover,
     ProducerSettings,
+    ReaderSettings,
 )
 from headrace.clock import Clock
 from headrace.errors import BusError
@@ -30,6 +31,10 @@ __all__ = ["KeptParts"]
 SECOND_US = 1_000_000
 ACKED = ProducerSettings()
 """Such a request is accepted when its record is acked."""
+
+
+LOOKING = ReaderSettings(fetch_wait_ms=10)
+"""A look waits for the fetch of the look before. Between looks nothing is fetched."""
 
 
 class KeptParts:
@@ -53,7 +58,7 @@ class KeptParts:
         self._connection = connection
         self._fail = fail
         self._admin = KafkaAdmin(connection)
-        self._archive = Archive(KafkaReader(connection), self._admin, clock)
+        self._archive = Archive(KafkaReader(connection, LOOKING), self._admin, clock)
 
         def new_topic(tenant: str, job: str) -> NewTopic:
             return results_topic(bus.topics, tenant, job, bus)

@@ -6,7 +6,6 @@ wanted, so that any ingress can tell, whatever has become of the one that took i
 
 from __future__ import annotations
 
-from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -149,9 +148,8 @@ class Later:
         place = Source(
             self._topics.requests(locator.model), locator.partition, locator.offset
         )
-        archive = self._shelf.archive
         try:
-            record = await archive.run(partial(archive.at, place))
+            record = await self._shelf.archive.look(place)
         except BusError as error:
             return _unavailable(error)
         if record is Gone.FORGOTTEN:

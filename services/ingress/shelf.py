@@ -141,6 +141,7 @@ class Shelf:
             found = read_kept(record)
             if found is not None and self._known.add(*found):
                 key, kept = found
+                self.archive.remember(kept.place, record)
                 for listener in list(self._listeners.get(key, ())):
                     listener(kept, record)
 
@@ -190,7 +191,7 @@ class Shelf:
             raise BusError(text, code="_TIMED_OUT") from error
         kept = self.known(key, when)
         if kept is not None:
-            record = await self.archive.run(partial(self.archive.at, kept.place))
+            record = await self.archive.look(kept.place)
             if isinstance(record, Record):
                 return record
         since_us = min(when.final_since_us, when.any_since_us)
