@@ -151,7 +151,9 @@ def second_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondLife
     models, data = folder / "models", folder / "data"
     put_simulated(models, "slow", "1", alpha_ms=500, max_batch=1)
     with running(models, folder, data=data) as platform:
-        paths = [ask(platform, "slow/infer") for _ in range(3)]
+        # Longer than any machine takes to start everything anew.
+        limit = {"headrace_timeout_ms": "120000"}
+        paths = [ask(platform, "slow/infer", **limit) for _ in range(3)]
         early = platform.client.get(f"{platform.url}{paths[0]}?wait=20")
         assert early.status_code == 200
         processes = psutil.Process(platform.process.pid).children(recursive=True)
