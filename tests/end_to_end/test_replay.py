@@ -71,12 +71,13 @@ def now_us() -> int:
 
 
 def is_committed(platform: Platform) -> bool:
-    """Whether the formers are through with what was recorded, and have said so."""
+    """Whether the formers are through with what was recorded, and with what other
+    tests asked before it, and have said so."""
     bus = BusSettings(bootstrap_servers=platform.document.bootstrap_servers)
     depths = group_depth(
         bus.connection("test"),
         bus.topics.lane_group,
-        bus.topics.requests("digits_mlp").__eq__,
+        lambda name: bus.topics.kind_of(name) is TopicKind.REQUESTS,
         20,
     )
     return all(depth.committed in {depth.end, None} for depth in depths.values())
