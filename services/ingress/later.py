@@ -42,12 +42,13 @@ from services.ingress.parsing import WantedOutput
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.shelf import SLACK_US, When
 
-__all__ = ["Later"]
+__all__ = ["Later", "read_wait_s"]
 
 RETRY_AFTER_S = 1
 CANCELLED_WITHIN_S = 1.0
 """Longest that the cancel of a request with a key waits for its end. One that runs may
 take longer, and its answer stays the key's."""
+_DIGITS_MAX = 9
 
 _wanted = msgspec.json.Decoder(tuple[tuple[str, bool], ...])
 
@@ -161,10 +162,16 @@ class Later:
 
     def _wait_s(self, request: Request) -> float | Refusal:
         given = request.query_params.get("wait", "0")
-        if not given.isdecimal() or len(given) > 6:
-            text = f"wait must be a whole number of seconds, got {given[:40]!r}"
-            return refuse(Reason.INVALID, text)
-        return min(int(given), self._wait_s_max)
+        return read_wait_s(given, self._wait_s_max)
+
+
+def read_wait_s(given: str, most: int) -> float | Refusal:
+    """``?wait=``, cut to ``most``."""
+    if not given.isdecimal():
+        text = f"wait must be a whole number of seconds, got {given[:40]!r}"
+        return refuse(Reason.INVALID, text)
+    # Thousands of digits would be an error of Python.
+    return most if len(given) > _DIGITS_MAX else min(int(given), most)
 
 
 class _Past(NamedTuple):

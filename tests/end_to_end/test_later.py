@@ -125,7 +125,7 @@ def test_an_error_is_kept_like_an_answer(platform: Platform) -> None:
     assert later.headers["headrace-reason"] == at_once.headers["headrace-reason"]
 
 
-@pytest.mark.parametrize("wait", ["x", "-1", "1.5", "9999999"])
+@pytest.mark.parametrize("wait", ["x", "-1", "1.5"])
 def test_a_wait_that_is_no_number_of_seconds_is_refused(
     platform: Platform, wait: str
 ) -> None:
