@@ -31,7 +31,7 @@ from services.ingress.batches.store import (
 )
 from services.ingress.settings import IngressLimits
 
-__all__ = ["Files", "no_file"]
+__all__ = ["Files", "checked_after", "no_file"]
 
 PIECE_BYTES: Final = 1024 * 1024
 FORM_BYTES: Final = 64 * 1024
@@ -77,12 +77,13 @@ class Files:
         if order not in {"asc", "desc"}:
             raise ApiError(f"order must be asc or desc, got {order[:40]!r}")
         limit = limit_of(request, PAGE, PAGE_MAX)
+        after = checked_after(asked.get("after", ""))
         with reached():
             found, has_more = await asyncio.to_thread(
                 self._store.page,
                 tenant,
                 asked.get("purpose", ""),
-                asked.get("after", ""),
+                after,
                 limit,
                 newest_first=order == "desc",
             )
@@ -193,6 +194,16 @@ def no_file(file_id: str, param: str) -> ApiError:
         param=param,
         code="not_found",
     )
+
+
+def checked_after(given: str) -> str:
+    """``?after=``, empty for none. Not whether there is such a file: who deletes as he
+    lists goes on behind what he deleted. Raises :class:`ApiError`."""
+    if given and not is_file_id(given):
+        raise ApiError(
+            f"after must be the id of a file, got {given[:40]!r}", param="after"
+        )
+    return given
 
 
 def _check_fields(form: Form) -> None:
