@@ -32,15 +32,18 @@ def instant_us(text: str, now_us: int, *, option: str) -> int:
 def until_us(text: str, now_us: int, *, option: str) -> int:
     """As :func:`instant_us`, for one to come: ``90s`` and ``1.5h`` from now, or a date.
 
-    Raises :class:`services.ctl.errors.UsageError`, also for an instant that is over.
+    Raises :class:`services.ctl.errors.UsageError`, also for one in the past.
     """
     ahead = _AHEAD.fullmatch(text)
     if ahead is not None:
-        return now_us + round(float(ahead[1]) * _UNITS_S[ahead[2]] * 1e6)
-    wanted = "no instant to come: write 90s, 30m, 1.5h, 2d"
-    at_us = _date_us(text, option, wanted)
+        at_us = now_us + round(float(ahead[1]) * _UNITS_S[ahead[2]] * 1e6)
+    elif text == "now" or _AGO.fullmatch(text):
+        at_us = now_us
+    else:
+        wanted = "no instant to come: write 90s, 30m, 1.5h, 2d"
+        at_us = _date_us(text, option, wanted)
     if at_us <= now_us:
-        raise UsageError(f"{option} {text} is over.")
+        raise UsageError(f"{option} {text} is in the past: write 90s, 30m, 1.5h, 2d.")
     return at_us
 
 

@@ -130,7 +130,7 @@ class Asked:
     version: str = ""
     name: str | None = None
     priority: Literal["bulk", "standard"] = "bulk"
-    deadline: str | None = None
+    deadline: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     force: Flag = False
     rows: Amount | None = None
 
