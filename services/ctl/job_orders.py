@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,14 +75,25 @@ def check_files(
         return
     if not path.parent.is_dir():
         raise UsageError(f"The folder {path.parent} does not exist.")
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"The folder {path.parent} cannot be written to.")
+    _check_takes_files(path.parent)
     if path.is_dir():
         raise UsageError(f"--output {path} is a folder: name a file in it.")
     check_may_write(output)
     there = [url for url in files if os.path.lexists(local_path(url) or url)]
     if there and not force:
         raise UsageError(f"{there[0]} exists: --force replaces it.")
+
+
+def _check_takes_files(folder: Path) -> None:
+    """By making one: /proc and a full disk let anybody write, by their modes."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"probe")
+    except OSError as error:
+        raise UsageError(
+            f"The folder {folder} cannot be written to ({error.strerror}): choose "
+            "another --output."
+        ) from error
 
 
 def check_unclaimed(table: JobTable, spec: JobSpec, *, earlier: bool = False) -> None:

@@ -127,6 +127,7 @@ def test_what_stands_at_the_output_is_replaced_by_force_alone(
         ("o.xlsx", "its name must end in"),
         ("o.npy.gz", "its name must end in"),
         ("sub.npy", "is a folder"),
+        ("/proc/o.npy", "folder /proc cannot be written to"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused(
