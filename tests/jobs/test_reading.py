@@ -242,6 +242,32 @@ def test_a_line_that_does_not_fit_keeps_what_can_be_read_and_is_named(
     assert sorted(broken) == [2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(
+    ("fits", "beyond", "shown"),
+    [
+        ("1.5", "1e999", '"1e999"'),
+        ("[1, 2.5]", "[1, -1e400]", '[1, "-1e400"]'),
+        ("[[1.0], [2]]", "[[1.0], [1e309]]", '[[1.0], ["1e309"]]'),
+        ('{"a": 1.5}', '{"a": 1e999}', '{"a": "1e999"}'),
+        ("-Infinity", "-1e999", '"-1e999"'),
+    ],
+)
+def test_a_number_that_is_too_large_is_no_infinity(
+    tmp_path: Path, fits: str, beyond: str, shown: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [f'{{"x": {each}}}\n' for each in (fits, beyond, fits)]
+    path.write_text("".join(lines * 200))
+    (chunk,) = InputRows([str(path)]).chunks()
+    read = chunk.batch.column(0).to_pylist()
+    assert [row for row, each in enumerate(read) if each is None] == [*chunk.broken]
+    assert [*chunk.broken] == list(range(1, 600, 3))
+    assert chunk.broken[1] == (
+        f"line 2 of a.jsonl: 'x' is {shown}, expected a number that fits double as in "
+        "the lines before"
+    )
+
+
 def test_numbers_and_text_in_one_column_are_text(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": 1, "x": [1]}\n{"n": "b", "x": ["2"]}\n' * 300)

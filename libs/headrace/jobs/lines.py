@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import isfinite, isinf
 from typing import Any, Final
 
 import pyarrow as pa
@@ -73,7 +74,7 @@ def rows_of(
     broken: dict[int, str] = {}
     for row, line in enumerate(lines):
         try:
-            members = _object(line)
+            members = _object(line, parse_float=_finite_or_text)
         except ValueError as error:
             members, broken[row] = {}, str(error)
         for field, column in zip(schema, columns, strict=True):
@@ -97,15 +98,23 @@ def rows_of(
     return pa.table(arrays, schema=schema), broken
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(
+    line: bytes, *, parse_float: Callable[[str], float | str] = float
+) -> dict[str, Any]:
     """Raises ValueError."""
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_float=parse_float)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {error}") from error
     if isinstance(found, dict):
         return found
     raise ValueError("it is no JSON object: write {...}")
+
+
+def _finite_or_text(number: str) -> float | str:
+    """As a float, which a number that is too large would be an infinity of."""
+    found = float(number)
+    return found if isfinite(found) else number
 
 
 def _fitted(value: Any, kind: pa.DataType) -> Any:
@@ -152,4 +161,6 @@ def _number(value: float | str, kind: pa.DataType) -> Any:
         raise _Unfit("a whole number" if is_whole else "a number") from error
     if isinstance(value, float) and found != value and is_whole:
         raise _Unfit("a whole number")
+    if isinstance(value, str) and isinf(found) and any(map(str.isdigit, value)):
+        raise _Unfit(f"a number that fits {kind}")
     return found

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import IO, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
@@ -216,15 +217,30 @@ def _parsed(lines: list[bytes], schema: pa.Schema) -> tuple[pa.Table, dict[int, 
     """The lines as a table, and by line what is wrong with it. A part that cannot be
     read is halved until it is small enough to be looked at line by line."""
     try:
-        return _read(lines, schema), {}
+        table = _read(lines, schema)
+        # A number that was too large, or one that is called so: its line tells.
+        if not any(_has_infinity(each) for each in table.columns):
+            return table, {}
     except pa.ArrowInvalid:
-        if len(lines) <= SINGLY_MAX:
-            return rows_of(lines, schema)
+        pass
+    if len(lines) <= SINGLY_MAX:
+        return rows_of(lines, schema)
     half = len(lines) // 2
     first, broken = _parsed(lines[:half], schema)
     second, more = _parsed(lines[half:], schema)
     moved = {row + half: text for row, text in more.items()}
     return pa.concat_tables([first, second]), broken | moved
+
+
+def _has_infinity(values: pa.ChunkedArray | pa.Array) -> bool:
+    kind = values.type
+    if isinstance(values, pa.ChunkedArray):
+        return any(map(_has_infinity, values.chunks))
+    if pa.types.is_list(kind):
+        return _has_infinity(values.flatten())
+    if pa.types.is_struct(kind):
+        return any(map(_has_infinity, values.flatten()))
+    return pa.types.is_floating(kind) and pc.any(pc.is_inf(values)).as_py() is True
 
 
 def _read(lines: list[bytes], schema: pa.Schema | None) -> pa.Table:
