@@ -70,15 +70,16 @@ class KafkaPlace:
 
 
 class _KafkaProcess:
-    last_words = ""
-
     def __init__(self, kafka: EmbeddedKafka, pid: int) -> None:
         self._kafka = kafka
         self.pid = pid
+        self.last_words = ""
 
     def wait(self) -> int:
         status = self._kafka.wait()
         assert status is not None
+        if status > 0:
+            self.last_words = self._kafka.full_disk()
         return status
 
     def terminate(self) -> None:

@@ -1,7 +1,7 @@
 """Start, watch and stop one Apache Kafka."""
 
 import base64
-import re
+import errno
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from uuid import uuid4
 
+from headrace.embedded.ending import ended, full_disk
 from headrace.embedded.jars import cache_folder, fetch_jars
 from headrace.embedded.java import find_java
 from headrace.embedded.ports import check_free, free_port
@@ -34,9 +35,6 @@ from headrace.errors import SetupError
 __all__ = ["EmbeddedKafka", "KafkaSettings", "RunningKafka"]
 
 _POLL_S = 0.02
-_REASON_CHARS = 300
-# The line of a stack trace, or of the JVM itself, that says what went wrong.
-_REASON = re.compile(r"(?:Exception|Error): (.+)|^(?:Error|Invalid).+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +115,10 @@ class EmbeddedKafka:
         """The broker's exit status, or None if it still runs after ``timeout_s``."""
         return None if self._process is None else self._process.wait(timeout_s)
 
+    def full_disk(self) -> str:
+        """What to say of a disk without room for the broker; empty: it has room."""
+        return full_disk(self._settings.folder) if self._settings.folder else ""
+
     def __enter__(self) -> RunningKafka:
         return self.start()
 
@@ -168,7 +170,10 @@ class EmbeddedKafka:
             configure(log_folder)
             _format((str(java), *FORMAT_OPTIONS, *class_path), properties, log)
 
-        configure(prepare_storage(folder, format_into))
+        try:
+            configure(prepare_storage(folder, format_into))
+        except OSError as error:
+            raise _unusable(folder, error) from error
         started = time.monotonic()
         with log.open("ab") as output:
             self._process = TiedProcess(
@@ -187,7 +192,7 @@ class EmbeddedKafka:
         while not answers_metadata(HOST, port):
             status = process.wait(_POLL_S)
             if status is not None:
-                raise _ended(status, log)
+                raise ended(status, log)
             if time.monotonic() > deadline:
                 raise SetupError(
                     f"Apache Kafka did not answer within {patience_s:g} s: start "
@@ -208,7 +213,7 @@ def _format(tool: tuple[str, ...], properties: Path, log: Path) -> None:
             check=False,
         )
     if done.returncode != 0:
-        raise _ended(done.returncode, log)
+        raise ended(done.returncode, log)
 
 
 def _new_cluster_id() -> str:
@@ -223,17 +228,10 @@ def _new_cluster_id() -> str:
 
 
 def _unusable(folder: Path, error: OSError) -> SetupError:
+    if error.errno == errno.ENOSPC:
+        full = full_disk(folder) or f"the disk of {folder} is full: free some"
+        return SetupError(f"Apache Kafka cannot start: {full}.")
     return SetupError(
         f"The data folder {folder} cannot be used ({error.strerror}): choose another "
         f"one, or change its owner."
-    )
-
-
-def _ended(status: int, log: Path) -> SetupError:
-    found = _REASON.search(log.read_text("utf-8", errors="replace"))
-    reason = f" ({(found[1] or found[0])[:_REASON_CHARS]})" if found else ""
-    return SetupError(
-        f"Apache Kafka ended with status {status} before it answered{reason}: look "
-        f"into {log}; if the data is damaged, delete {log.parent / 'storage'} to start "
-        f"with an empty queue (what waits in it is lost)."
     )
