@@ -251,10 +251,11 @@ def _explained(error: ValidationError, environ: Mapping[str, str]) -> str:
     for one in error.errors(include_url=False):
         name = _variable(*(str(part) for part in (*one["loc"], "", "")[:2]))
         value = environ.get(name)
+        text = one["msg"].removeprefix("Value error, ")
         if not one["loc"]:
-            sentences.append(one["msg"])
+            sentences.append(text)
         elif value is None:
-            sentences.append(f"{'.'.join(map(str, one['loc']))}: {one['msg']}")
+            sentences.append(f"{'.'.join(map(str, one['loc']))}: {text}")
         else:
-            sentences.append(f"{name}={value}: {one['msg']}")
+            sentences.append(f"{name}={value}: {text}")
     return "; ".join(sentences)

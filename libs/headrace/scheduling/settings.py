@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
+from typing import Annotated
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+)
 
 __all__ = ["SchedulingSettings"]
+
+
+Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
@@ -37,9 +48,9 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Online requests that one tenant may have waiting in one queue; the next one is
     refused with ``queue_full``. Bulk waits in the log instead: its partition pauses."""
 
-    shares: tuple[float, float, float, float] = (0.0, 0.10, 0.10, 0.05)
+    shares: tuple[Part, Part, Part, Part] = (0.0, 0.10, 0.10, 0.05)
     """Part of the busy time that each priority gets when it has work, whatever the
-    more urgent ones want; realtime needs none."""
+    more urgent ones want; realtime needs none. At most 1 together."""
 
     tenant_weights: Mapping[str, PositiveFloat] = {}
     """Shares of the device time between tenants who want more than there is; whoever
@@ -63,3 +74,23 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
 
     response_hop_us: NonNegativeInt = 3_000
     """From the end of a run to the client, until it is measured."""
+
+    @field_validator("shares", mode="before")
+    @classmethod
+    def _are_four(cls, given: object) -> object:
+        if isinstance(given, Sized) and len(given) != 4:
+            raise ValueError(
+                "give four numbers, for realtime, interactive, standard and bulk, got "
+                f"{len(given)}"
+            )
+        return given
+
+    @field_validator("shares")
+    @classmethod
+    def _are_parts_of_one(cls, given: tuple[Part, ...]) -> tuple[Part, ...]:
+        if sum(given) > 1 + 1e-9:
+            raise ValueError(
+                "they are parts of one busy time: give at most 1 together, got "
+                f"{sum(given):g}"
+            )
+        return given

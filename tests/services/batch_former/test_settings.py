@@ -31,3 +31,20 @@ def test_a_second_name_for_it_is_refused_with_the_right_one(
     group, name = place
     with pytest.raises(SetupError, match=f"set {variable}"):
         read_settings(FormerSettings, {f"HEADRACE_{group}__{name}".upper(): "5"})
+
+
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [
+        ("1,2", "give four numbers, for realtime, .* and bulk, got 2"),
+        ("0.5,0.5,0.5,0.5", "parts of one busy time: give at most 1 .* got 2"),
+        ("0,-0.1,0,0", "greater than or equal to 0"),
+        ("0,nan,0,0", "less than or equal to 1"),
+    ],
+)
+def test_shares_are_four_parts_of_one_busy_time(shares: str, text: str) -> None:
+    name = "HEADRACE_SCHEDULING__SHARES"
+    with pytest.raises(SetupError, match=f"^{name}={shares}: .*{text}$"):
+        read_settings(FormerSettings, {name: shares})
+    settings = read_settings(FormerSettings, {name: "0.1,0.2,0.3,0.4"})
+    assert settings.scheduling.shares == (0.1, 0.2, 0.3, 0.4)
