@@ -29,7 +29,6 @@ _WORKER_SLOTS = 16
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
 _FILES_URL = "HEADRACE_FILES__URL"
-_LINKS_FOLDER = "HEADRACE_FUSED__FOLDER"
 _LAST_LINES_WITHIN_S = 1.0
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
@@ -273,8 +272,7 @@ class Installation:
         if self._kafka is not None:
             settings["BUS__HISTORY_BYTES"] = str(_HISTORY_BYTES)
         if self._links is not None:
-            folder = os.environ.get(_LINKS_FOLDER, str(self._links))
-            settings["FUSED__FOLDER"] = folder
+            settings["FUSED__FOLDER"] = str(self._links)
         port = str(self._ports[child].number)
         match child.service:
             case Service.INGRESS:

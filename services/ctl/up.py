@@ -23,6 +23,7 @@ from headrace.broker import KafkaConnection, reach
 from headrace.clock import SystemClock
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import BusError, SetupError
+from headrace.links import LinkFolder
 from headrace.wire import Topics
 from services.ctl.checking import check_settings
 from services.ctl.console import Console
@@ -50,6 +51,7 @@ from services.ctl.where import KAFKA_ANSWERS_WITHIN_S, kafka_elsewhere, topic_pr
 
 __all__ = ["down", "up"]
 
+_LINKS_FOLDER = "HEADRACE_FUSED__FOLDER"
 _OPEN_FILES = 65_536
 _KAFKA_STOPS_WITHIN_S = 4.0
 _ENDS_WITHIN_S = 25.0
@@ -191,13 +193,14 @@ def _run(options: Options, counts: Counts, stack: ExitStack) -> int:
         ports = reserve_ports(counts, options.http_port)
         for port in ports.values():
             stack.callback(port.release)
+        links = _links_folder(data, fused=options.fused)
         kafka, bootstrap_servers = _kafka(options, data, console, stack)
         installation = Installation(
             counts,
             ports,
             models=models,
             files=(data / "files").absolute(),
-            links=(data / "links").absolute() if options.fused else None,
+            links=links,
             kafka=kafka,
             bootstrap_servers=bootstrap_servers,
             console=console,
@@ -233,6 +236,16 @@ def _models_folder(models: Path | None, data: Path) -> Path:
             folder.mkdir(exist_ok=True)
         next(folder.iterdir(), None)
         return folder.absolute()
+
+
+def _links_folder(data: Path, *, fused: bool) -> Path | None:
+    """Tried before Kafka is started. Raises SetupError, as each service would."""
+    given = os.environ.get(_LINKS_FOLDER)
+    if given is None and not fused:
+        return None
+    folder = (data / "links").absolute() if given is None else Path(given)
+    LinkFolder(folder).close()
+    return folder
 
 
 def _kafka(

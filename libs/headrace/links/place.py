@@ -41,6 +41,10 @@ class LinkFolder:
                 f"there: chmod it 0700, or name another one with HEADRACE_FUSED__FOLDER"
             )
 
+    def close(self) -> None:
+        """Of one that was only tried."""
+        os.close(self._fd)
+
     def bind(self, name: str) -> socket.socket:
         """A socket that listens under ``name``. Raises SetupError."""
         self._sweep()

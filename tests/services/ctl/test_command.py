@@ -409,3 +409,17 @@ def test_down_of_nothing_is_no_failure(tmp_path: Path) -> None:
     done = headrace("down", cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "Nothing runs from .headrace.\n")
+
+
+def test_a_folder_of_links_for_all_is_refused_before_kafka_starts(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "links").mkdir(mode=0o755)
+    done = headrace(
+        *("up", "--fused", "--http-port", "0", "--kafka-port", "0"),
+        cwd=tmp_path,
+        environment={"HEADRACE_FUSED__FOLDER": str(tmp_path / "links")},
+    )
+    assert done.returncode == 1
+    assert "is not for this user alone" in done.stderr
+    assert not (tmp_path / ".headrace" / "kafka").exists()
