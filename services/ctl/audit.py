@@ -112,7 +112,8 @@ def _show(report: Report) -> None:
                 table.add_row(f"{name.replace('_', ' ')}: {reason}", str(count))
         elif value:
             table.add_row(name.replace("_", " "), str(value))
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     for text in report.warnings[:_LISTED]:
         console.print(f"warning: {text}", style="yellow", highlight=False)
     _show_findings(console, report)

@@ -31,7 +31,8 @@ def wrong_usage() -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        raise UsageError(f"{error}.") from error
+        # Readers of files end their sentences, ours do not.
+        raise UsageError(f"{str(error).rstrip('.')}.") from error
 
 
 def absolute(url: str) -> str:

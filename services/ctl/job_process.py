@@ -19,6 +19,7 @@ from services.ctl.cluster import Cluster
 from services.ctl.job_view import progress_view, told_end
 from services.ctl.options import writable_folder
 from services.ctl.running import DATA_FOLDER
+from services.ctl.wording import counted
 
 __all__ = ["bus_settings", "run_here", "site", "start_beside"]
 
@@ -44,7 +45,7 @@ def run_here(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> int:
     with progress_view(spec.job) as told:
         ended = run_job(site(cluster, spec, served), told)
     if ended.state is JobState.CANCELLED:
-        print(f"Job {spec.job} was cancelled after {ended.done:,} rows.")
+        print(f"Job {spec.job} was cancelled after {counted(ended.done, 'row')}.")
         return 1
     print(told_end(spec, ended))
     return 0

@@ -25,14 +25,15 @@ from headrace.wire.jobs import JobProgress, JobSpec, JobState
 from services.ctl.cluster import Cluster
 from services.ctl.instants import shown
 from services.ctl.job_life import is_left
+from services.ctl.wording import counted
 
 __all__ = ["JobRow", "progress_view", "show_jobs", "told_end", "watch_job"]
 
 _LOOK_EVERY_S = 1.0
 _SUBMITTED = "submitted"
 _GOING_ON = frozenset({_SUBMITTED, JobState.RUNNING})
-_NAME_MAX = 40
-"""Of a job's name: a longer one is folded."""
+_NAME_MIN = 5
+_ANY_WIDTH = 10_000
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -107,15 +108,26 @@ def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
     if not rows:
         print("There are no jobs yet.")
         return
+    console = Console()
+    table = _table(rows, has_rates=True)
+    wide = console.options.update(width=_ANY_WIDTH)
+    if console.measure(table, options=wide).maximum > console.width:
+        table = _table(rows, has_rates=False)
+    console.print(table)
+    for row in rows:
+        if row.text:
+            console.print(f"{row.job}: {row.text}", markup=False, soft_wrap=True)
+
+
+def _table(rows: Sequence[JobRow], *, has_rates: bool) -> Table:
+    """In a narrow one names are folded, and states and numbers never."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    longest = max(len(row.job) for row in rows)
-    is_short = longest <= _NAME_MAX
-    table.add_column("job", overflow="fold", min_width=10, no_wrap=is_short)
-    tenants = {row.tenant for row in rows}
-    is_told = tenants != {"default"}
-    for heading in ("tenant", "model", "state") if is_told else ("model", "state"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("done", "of", "failed", "rows/s", "left"):
+    is_told = {row.tenant for row in rows} != {"default"}
+    for heading in ("job", "tenant", "model") if is_told else ("job", "model"):
+        table.add_column(heading, overflow="fold", min_width=_NAME_MIN)
+    table.add_column("state", no_wrap=True)
+    rates = ("rows/s",) if has_rates else ()
+    for heading in ("done", "of", "failed", *rates, "left"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -126,14 +138,14 @@ def show_jobs(jobs: Sequence[Job], *, as_json: bool) -> None:
             f"{row.done:,}",
             "" if row.rows is None else f"{row.rows:,}",
             f"{row.failed:,}",
-            "" if row.per_second is None else f"{row.per_second:,.0f}",
+            *([_rate(row)] if has_rates else []),
             "" if row.left_s is None else f"{row.left_s:,.0f} s",
         )
-    console = Console()
-    console.print(table)
-    for row in rows:
-        if row.text:
-            console.print(f"{row.job}: {row.text}", markup=False, soft_wrap=True)
+    return table
+
+
+def _rate(row: JobRow) -> str:
+    return "" if row.per_second is None else f"{row.per_second:,.0f}"
 
 
 def watch_job(cluster: Cluster, tenant: str, name: str) -> int:
@@ -152,7 +164,8 @@ def watch_job(cluster: Cluster, tenant: str, name: str) -> int:
 
 def told_end(spec: JobSpec, progress: JobProgress) -> str:
     """What a job that is done has left."""
-    text = f"Job {spec.job} is done: {progress.done:,} rows in {spec.output}."
+    rows = counted(progress.done, "row")
+    text = f"Job {spec.job} is done: {rows} in {spec.output}."
     if progress.failed:
         errors = errors_url(spec.output)
         text += f"\n{progress.failed:,} of them failed: {errors} says why."

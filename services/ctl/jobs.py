@@ -50,6 +50,7 @@ from services.ctl.job_process import (
 )
 from services.ctl.job_view import show_jobs, told_end, watch_job
 from services.ctl.options import Amount
+from services.ctl.wording import counted
 
 __all__ = ["absolute", "app", "served_version"]
 
@@ -313,7 +314,7 @@ def result(
     with wrong_usage():
         check_files(spec, served, url, force=force)
     rows, lost = collect(site(cluster, spec, served), url)
-    print(f"{rows:,} rows in {url}.")
+    print(f"{counted(rows, 'row')} in {url}.")
     if lost:
         print(f"{lost:,} of them have no outputs: {errors_url(url)} says why.")
     return 0

@@ -6,5 +6,5 @@ __all__ = ["counted"]
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 request``, ``2 requests``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """``1 request``, ``2,000 requests``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

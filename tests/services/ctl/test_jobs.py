@@ -32,7 +32,7 @@ from services.ctl.job_orders import (
     rows_max,
     wrong_usage,
 )
-from services.ctl.job_view import job_row, show_jobs
+from services.ctl.job_view import job_row, show_jobs, told_end
 from tests.jobs.worlds import a_version
 
 NOW_US = time.time_ns() // 1000
@@ -208,3 +208,48 @@ def test_names_of_jobs_are_whole_in_a_narrow_table(
     assert any(line.strip().startswith(f"{name} ") for line in lines)
     assert max(map(len, lines)) <= 80
     assert "left" in " ".join(lines)
+
+
+@pytest.mark.parametrize("tenant", ["default", "somebody"])
+def test_states_and_numbers_are_whole_beside_long_names(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tenant: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "batch_0192f3c4d5e6f7a8b9c0d1e2f3a4b5c6"
+    spec = msgspec.structs.replace(
+        a_spec(name, str(tmp_path / "o.npy")), model="digits_mlp", tenant=tenant
+    )
+    done = progress(name, JobState.CANCELLED)
+    many = msgspec.structs.replace(done, rows=3_150_000, done=2_500_000, failed=1_234)
+    show_jobs([Job(spec, many, None, 5_000_000)], as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    head, row, *folded = [line for line in lines if line.strip(" ─")]
+    assert "rows/s" not in head
+    words = row.split()
+    assert words[-4:] == ["cancelled", "2,500,000", "3,150,000", "1,234"]
+    model = head.index("model")
+    first = [line.split()[0] for line in (row, *folded) if line[1:2].strip()]
+    assert "".join(first) == name
+    assert (
+        "".join(
+            line[model:].split()[0] for line in (row, *folded) if line[model:].split()
+        )
+        == "digits_mlp/1"
+    )
+
+
+def test_a_sentence_of_a_reader_keeps_its_one_stop() -> None:
+    with pytest.raises(UsageError, match=r"no parquet file\.$"), wrong_usage():
+        raise RequestError("this is no parquet file.")
+    with pytest.raises(UsageError, match=r"[^.]\.$"), wrong_usage():
+        raise RequestError("this is no parquet file")
+
+
+def test_one_row_is_a_row() -> None:
+    spec = a_spec("j", "/o.npy")
+    one = msgspec.structs.replace(progress("j", JobState.DONE), rows=1, done=1)
+    assert told_end(spec, one) == "Job j is done: 1 row in /o.npy."
