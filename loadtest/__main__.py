@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 from rich.console import Console
 
-from headrace.errors import HeadraceError, SetupError
+from headrace.errors import SetupError
 from loadtest.bench import Bench
+from loadtest.command import new_app, run_command
 from loadtest.report import print_report, write_report
 from loadtest.scenario import SCENARIOS, read_scenario
 from loadtest.sending import generator_command
 from loadtest.summary import judge, read_baseline, summarise, write_baseline
 
-_USAGE = 2
 _WIDTH = 200
 
 
@@ -105,19 +105,9 @@ def _bench(name: str, options: Options, console: Console) -> int:
 
 
 def main() -> None:
-    app = App(name="loadtest", help_format="plaintext", version_flags=())
+    app = new_app("loadtest")
     app.default(bench)
-    try:
-        status = app(
-            sys.argv[1:],
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-    except (CycloptsError, HeadraceError) as error:
-        print(f"loadtest: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    sys.exit(status if isinstance(status, int) else 0)
+    run_command(app)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from rich.table import Table
 from loadtest import plots
 from loadtest.summary import COMPARED, Judged, Summary, Value, machine
 
-__all__ = ["page_of", "print_report", "table_of", "write_report"]
+__all__ = ["SERVICES", "page_of", "print_report", "table_of", "write_report"]
 
-_SERVICES = ("ingress", "batch_former", "gpu_worker", "kafka")
+SERVICES = ("ingress", "batch_former", "gpu_worker", "kafka")
 _HEADINGS = (
     *("run", "offered/s", "answered/s", "in time/s", "of bare", "in time"),
     *("p50 ms", "p99 ms", "refused", "p99 ms", "batch"),
@@ -87,7 +87,7 @@ def _row(summary: Summary) -> list[str]:
         f"{stream.refused.count}",
         _shown(figures["refused_p99_ms"], 1) if stream.refused.count else "",
         _shown(figures["mean_batch"], 1),
-        *(_shown(figures.get(f"{service}_us"), 0) for service in _SERVICES),
+        *(_shown(figures.get(f"{service}_us"), 0) for service in SERVICES),
         _shown(figures["cpu_us"], 0),
         _shown(figures["cpu_of_floor"], 1),
         f"{last.host.foreign_cores:.2f}",

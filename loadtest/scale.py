@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.errors import HeadraceError, SetupError
+from headrace.errors import SetupError
 from loadtest import plots
 from loadtest.bench import Bench, Result
-from loadtest.report import page_of
+from loadtest.command import new_app, run_command
+from loadtest.report import SERVICES, page_of, table_of
 from loadtest.scenario import Mlp, Platform, Run, Scenario, Simulated, Stream
 from loadtest.sending import generator_command
 from loadtest.summary import machine
 
 __all__ = ["AXES", "Axis", "Point", "faster_than_linear", "points_of"]
 
-_USAGE = 2
 _WIDTH = 160
 _CONNECTIONS = 128
 _LIVE_MAX = 10
@@ -40,8 +40,6 @@ _TINY = Mlp(kind="mlp")
 _IDLE = Simulated(kind="simulated", alpha_ms=1, beta_ms=0)
 _NOISE = 1.25
 """Costs of single runs differ by so much without a reason."""
-
-SERVICES = ("ingress", "batch_former", "gpu_worker", "kafka")
 
 
 class Stage(NamedTuple):
@@ -235,11 +233,7 @@ def _print(name: str, axis: Axis, points: Sequence[Point], console: Console) -> 
 
 
 def _section(name: str, axis: Axis, points: Sequence[Point]) -> str:
-    heads = "".join(f"<th>{escape(each)}" for each in (axis.unit, *_HEADINGS))
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in _cells(point))
-        for point in points
-    )
+    table = table_of((axis.unit, *_HEADINGS), [_cells(point) for point in points])
     faults = "".join(f"<li>{escape(line)}" for line in faster_than_linear(points))
     drawn = plots.growth(
         axis.unit,
@@ -247,10 +241,7 @@ def _section(name: str, axis: Axis, points: Sequence[Point]) -> str:
         {service: [p.cpu_us[service] for p in points] for service in SERVICES},
         [point.answered for point in points],
     )
-    return (
-        f"<h2>{escape(name)}</h2><table><tr>{heads}{rows}</table>"
-        f"<ul>{faults}</ul>{drawn}"
-    )
+    return f"<h2>{escape(name)}</h2>{table}<ul>{faults}</ul>{drawn}"
 
 
 def scale(
@@ -300,19 +291,9 @@ def scale(
 
 
 def main() -> None:
-    app = App(name="loadtest.scale", help_format="plaintext", version_flags=())
+    app = new_app("loadtest.scale")
     app.default(scale)
-    try:
-        status = app(
-            sys.argv[1:],
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-    except (CycloptsError, HeadraceError) as error:
-        print(f"loadtest.scale: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    sys.exit(status if isinstance(status, int) else 0)
+    run_command(app)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.errors import HeadraceError, SetupError
+from headrace.errors import SetupError
 from loadtest import models, platform
+from loadtest.command import new_app, run_command
 from loadtest.mlperf.asking import Client, Terms, run
 from loadtest.mlperf.outcome import OFFLINE, SERVER, SHARES, SINGLE, Outcome, held
 from loadtest.peers.forms import INPUT, rows
@@ -23,7 +23,6 @@ from loadtest.scenario import Mlp, Model, Platform, Simulated
 from loadtest.summary import machine
 from services.ctl.client import InferRequest, infer_request
 
-_USAGE = 2
 _PATH = "/v2/models/model/infer"
 
 
@@ -129,19 +128,9 @@ def _print(name: str, outcomes: list[Outcome], console: Console) -> None:
 
 
 def main() -> None:
-    app = App(name="loadtest.mlperf", help_format="plaintext", version_flags=())
+    app = new_app("loadtest.mlperf")
     app.default(mlperf)
-    try:
-        status = app(
-            sys.argv[1:],
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-    except (CycloptsError, HeadraceError) as error:
-        print(f"loadtest.mlperf: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    sys.exit(status if isinstance(status, int) else 0)
+    run_command(app)
 
 
 if __name__ == "__main__":

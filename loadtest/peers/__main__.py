@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import onnx
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 from onnx.reference import ReferenceEvaluator
 from rich.console import Console
 
 from headrace.errors import HeadraceError, SetupError
 from loadtest import models
+from loadtest.command import new_app, run_command
 from loadtest.peers import bentoml, kserve, litserve, mlserver, mosec, ray, triton
 from loadtest.peers.comparing import Failure, plan
 from loadtest.peers.environments import REQUIREMENTS, locked
@@ -33,7 +34,6 @@ from loadtest.peers.systems import Setting, System, floor, fused, headrace, of_p
 from loadtest.scenario import Simulated, read_scenario
 from loadtest.sending import generator_command
 
-_USAGE = 2
 _WIDTH = 220
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _NAMES = ("tiny", "accelerator", "overload", "kill")
@@ -174,20 +174,10 @@ def lock(*names: str) -> None:
 
 
 def main() -> None:
-    app = App(name="loadtest.peers", help_format="plaintext", version_flags=())
+    app = new_app("loadtest.peers")
     app.default(compare)
     app.command(lock)
-    try:
-        status = app(
-            sys.argv[1:],
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-    except (CycloptsError, HeadraceError) as error:
-        print(f"loadtest.peers: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    sys.exit(status if isinstance(status, int) else 0)
+    run_command(app)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,7 @@ class Document(msgspec.Struct):
     """Everything that was measured, in one run or in several on the same machine."""
 
     machine: str = msgspec.field(default_factory=machine)
-    date: str = msgspec.field(
-        default_factory=lambda: datetime.now(UTC).date().isoformat()
-    )
+    date: str = msgspec.field(default_factory=_today)
     settings: dict[str, str] = {}
     measurements: list[Measurement] = []
     failures: list[Failure] = []
