@@ -8,7 +8,7 @@ records themselves say which of them a partition belongs to.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -93,13 +93,10 @@ class Tiers:
     def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
         known = self._tiers.keys() & set(partitions)
         self._leave(self._leaving.keys() & known)
-        apart: defaultdict[Tier, list[TopicPartition]] = defaultdict(list)
+        self._stop([(self._tiers.pop(one), one) for one in known])
         for one in known:
-            apart[self._tiers.pop(one)].append(one)
             self._read_us.pop(one, None)
             self._paused.discard(one)
-        for tier, some in apart.items():
-            self._reader(tier).stop_reading(some)
 
     def pause(self, partition: TopicPartition) -> None:
         self._paused.add(partition)
@@ -149,11 +146,15 @@ class Tiers:
         """Whoever has moved leaves its old reader when it is time."""
         self._leave({one for one, at_us in self._leaving.items() if at_us <= now_us})
 
-    def _leave(self, partitions: Iterable[TopicPartition]) -> None:
-        apart: defaultdict[Tier, list[TopicPartition]] = defaultdict(list)
+    def _leave(self, partitions: Collection[TopicPartition]) -> None:
         for one in partitions:
             del self._leaving[one]
-            apart[Tier(1 - self._tiers[one])].append(one)
+        self._stop([(Tier(1 - self._tiers[one]), one) for one in partitions])
+
+    def _stop(self, placed: Iterable[tuple[Tier, TopicPartition]]) -> None:
+        apart: defaultdict[Tier, list[TopicPartition]] = defaultdict(list)
+        for tier, one in placed:
+            apart[tier].append(one)
         for tier, some in apart.items():
             self._reader(tier).stop_reading(some)
 
