@@ -160,19 +160,24 @@ class Archive:
         places = list(self._waiting)[:TOGETHER_MAX]
         self._looking = {place: self._waiting.pop(place) for place in places}
         if places:
-            self.then(lambda: self.at(places), self._looked)
+            loop = asyncio.get_running_loop()
+            looks = loop.run_in_executor(self._pool, self.at, places)
+            looks.add_done_callback(self._looked)
 
-    def _looked(
-        self, found: dict[Source, Record | Gone] | None, error: BusError | None
-    ) -> None:
+    def _looked(self, looks: asyncio.Future[dict[Source, Record | Gone]]) -> None:
+        if looks.cancelled():
+            # The archive is closed.
+            for looked in (*self._looking.values(), *self._waiting.values()):
+                looked.cancel()
+            return
+        error = looks.exception()
         for place, looked in self._looking.items():
             if error is not None:
                 looked.set_exception(error)
                 # Whoever asked may have left.
                 looked.exception()
                 continue
-            assert found is not None
-            record = found[place]
+            record = looks.result()[place]
             looked.set_result(record)
             if not isinstance(record, Gone):
                 self.remember(place, record)

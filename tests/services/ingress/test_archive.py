@@ -169,3 +169,14 @@ async def test_a_log_that_does_not_answer_is_told_to_all_who_wait(
     assert all(isinstance(each, BusError) for each in found)
     scene.broker.outage = None
     assert value(await scene.archive.look(place(1))) == b"1"
+
+
+async def test_a_fault_of_our_own_is_told_to_who_waits_and_stops_no_later_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.reader.go.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.reader, "log_ranges", lambda *_: {}[""])
+        with pytest.raises(KeyError):
+            await scene.archive.look(place(1))
+    assert value(await scene.archive.look(place(1))) == b"1"
