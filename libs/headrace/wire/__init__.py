@@ -37,7 +37,7 @@ from headrace.wire.control import (
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
 from headrace.wire.kept import Locator, is_keyed, job_of, keyed_id
-from headrace.wire.new_requests import NewRequest, RequestEncoder
+from headrace.wire.new_requests import NewRequest, RequestEncoder, RequestForm
 from headrace.wire.plain import (
     PlainReply,
     PlainRequest,
@@ -112,6 +112,7 @@ __all__ = [
     "Replies",
     "RequestDecoder",
     "RequestEncoder",
+    "RequestForm",
     "Role",
     "RunFacts",
     "ServiceState",

@@ -9,6 +9,7 @@ goes through the generated classes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -35,8 +36,7 @@ VARINT_BYTES_MAX = 10
 
 def frame(number: int, pieces: Sequence[Piece]) -> list[Piece]:
     """A length-delimited field whose content is ``pieces`` one after the other."""
-    head = _varint(number << 3 | LENGTH_DELIMITED) + _varint(size_of(pieces))
-    return [head, *pieces]
+    return [_head(number, size_of(pieces)), *pieces]
 
 
 def size_of(pieces: Sequence[Piece]) -> int:
@@ -99,6 +99,11 @@ def _content(view: memoryview, at: int) -> tuple[int, int]:
     if at + size > len(view):
         raise DecodeError("a field ends after its message")
     return at, at + size
+
+
+@lru_cache(1024)
+def _head(number: int, size: int) -> bytes:
+    return _varint(number << 3 | LENGTH_DELIMITED) + _varint(size)
 
 
 def _varint(number: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from headrace.domain import Source
 from headrace.errors import RequestError, UndecodableRecord
@@ -102,26 +103,26 @@ X_REQUEST_ID = "x-request-id"
 
 REQUEST_HEADERS = (
     CE_ID,
+    DEADLINE,
+    CE_TIME,
     TENANT,
     MODEL,
     VERSION,
-    PRIORITY,
-    DEADLINE,
     ROWS,
     SHAPE,
     LENGTH,
     REPLY_TOPIC,
     REPLY_PARTITION,
     CE_SOURCE,
-    CE_TIME,
     CE_SPECVERSION,
     CE_TYPE,
     CONTENT_TYPE,
-    SCHEMA,
 )
-"""The order in which an ingress writes them; :data:`DEADLINE` is absent for bulk
-without a limit, the reply address for a request that wants no reply.
-:data:`TRACEPARENT` and :data:`TRACESTATE` follow where the client sent them."""
+"""The order in which an ingress writes them: first what differs from one request to
+the next. :data:`DEADLINE` is absent for bulk without a limit, :data:`LENGTH` where it
+is 0, the reply address for a request that wants no reply; :data:`SCHEMA` and
+:data:`PRIORITY` would say what their absence does. :data:`TRACEPARENT` and
+:data:`TRACESTATE` follow where the client sent them."""
 
 REQUEST_TYPE = "inf.request.v1"
 CANCEL_TYPE = "inf.cancel.v1"
@@ -179,7 +180,13 @@ def number(headers: Mapping[str, bytes | None], name: str) -> int | None:
 
 def time_bytes(log_us: int) -> bytes:
     """Log time as :data:`CE_TIME` has it."""
-    return datetime.fromtimestamp(log_us / 1e6, UTC).isoformat().encode()
+    second, us = divmod(log_us, 1_000_000)
+    return b"%b.%06d+00:00" % (_second(second), us)
+
+
+@lru_cache(16)
+def _second(second: int) -> bytes:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
 
 
 def check_schema(headers: Mapping[str, bytes | None]) -> None:

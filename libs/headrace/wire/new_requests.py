@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,12 +12,15 @@ from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.compatibility import Compatibility
 from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, Piece, frame
 from headrace.wire.payloads import dataref_bytes
-from headrace.wire.records import Headers
 
-__all__ = ["NewRequest", "RequestEncoder"]
+__all__ = ["NewRequest", "RequestEncoder", "RequestForm"]
 
 FORMS_MAX = 4096
 """So many are remembered, then all are forgotten."""
+
+_ID, _DEADLINE, _TIME = map(
+    names.REQUEST_HEADERS.index, (names.CE_ID, names.DEADLINE, names.CE_TIME)
+)
 
 
 class NewRequest(msgspec.Struct, frozen=True, gc=False):
@@ -40,14 +43,63 @@ class NewRequest(msgspec.Struct, frozen=True, gc=False):
     """Where the tensors are that the record does not carry."""
 
 
-class _Form(NamedTuple):
-    """What requests of one tenant, version, priority and shape have in common: the
-    headers around id, deadline and time, and the value around the client's id."""
+class RequestForm:
+    """What requests of one sender, tenant, version and shape have in common: headers
+    but for id, deadline and time, and the value around the client's id."""
 
-    named: Headers
-    shaped: Headers
-    opening: bytes
-    inputs: bytes
+    __slots__ = ("_headers", "_inputs", "_opening")
+
+    def __init__(
+        self, headers: list[tuple[str, bytes | None]], opening: bytes, inputs: bytes
+    ) -> None:
+        """``headers`` are those of :data:`headrace.wire.headers.REQUEST_HEADERS`."""
+        self._headers = headers
+        self._opening = opening
+        self._inputs = inputs
+
+    def record(
+        self,
+        request_id: str,
+        tensors: Sequence[Tensor],
+        *,
+        deadline_us: int,
+        log_us: int,
+    ) -> tuple[list[tuple[str, bytes | None]], bytes]:
+        """Headers and value of one request."""
+        headers = self._headers.copy()
+        headers[_ID] = names.CE_ID, request_id.encode()
+        headers[_DEADLINE] = names.DEADLINE, b"%d" % deadline_us
+        headers[_TIME] = names.CE_TIME, names.time_bytes(log_us)
+        pieces: list[Piece] = [self._opening, self._inputs]
+        for tensor in tensors:
+            pieces += frame(RAW_INPUT_CONTENTS, (tensor.data,))
+        return headers, b"".join(pieces)
+
+    def record_of(
+        self, request: NewRequest, log_us: int
+    ) -> tuple[list[tuple[str, bytes | None]], bytes]:
+        """As :meth:`record`, of a request with anything that one may have."""
+        headers = self._headers.copy()
+        headers[_ID] = names.CE_ID, request.id.encode()
+        headers[_TIME] = names.CE_TIME, names.time_bytes(log_us)
+        if request.deadline_us is None:
+            del headers[_DEADLINE]
+        else:
+            headers[_DEADLINE] = names.DEADLINE, b"%d" % request.deadline_us
+        if request.traceparent:
+            headers.append((names.TRACEPARENT, request.traceparent.encode()))
+            if request.tracestate:
+                headers.append((names.TRACESTATE, request.tracestate.encode()))
+        if request.payload is not None:
+            headers.append((names.DATAREF, dataref_bytes(request.payload)))
+        pieces: list[Piece] = [self._opening]
+        if request.client_id:
+            pieces += frame(CLIENT_ID, (request.client_id.encode(),))
+        pieces.append(self._inputs)
+        if request.payload is None:
+            for tensor in request.tensors:
+                pieces += frame(RAW_INPUT_CONTENTS, (tensor.data,))
+        return headers, b"".join(pieces)
 
 
 class RequestEncoder:
@@ -63,47 +115,21 @@ class RequestEncoder:
                 number = str(reply_to.partition).encode()
                 self._constant.append((names.REPLY_PARTITION, number))
         self._constant.append((names.CE_SOURCE, source.encode()))
-        self._ending = [
-            (names.CE_SPECVERSION, b"1.0"),
-            (names.CE_TYPE, names.REQUEST_TYPE.encode()),
-            (names.CONTENT_TYPE, b"application/protobuf"),
-            (names.SCHEMA, names.SCHEMA_BYTES),
-        ]
-        self._forms: dict[tuple[object, ...], _Form] = {}
+        self._forms: dict[tuple[object, ...], RequestForm] = {}
 
     def encode(
         self, request: NewRequest, log_us: int
     ) -> tuple[list[tuple[str, bytes | None]], bytes]:
         """Headers, in the order of :data:`headrace.wire.headers.REQUEST_HEADERS`, and
         value; ``log_us``: now, as ``ce_time``."""
-        form = self._form(request)
-        headers = [(names.CE_ID, request.id.encode()), *form.named]
-        if request.deadline_us is not None:
-            headers.append((names.DEADLINE, b"%d" % request.deadline_us))
-        headers += form.shaped
-        headers.append((names.CE_TIME, names.time_bytes(log_us)))
-        headers += self._ending
-        if request.traceparent:
-            headers.append((names.TRACEPARENT, request.traceparent.encode()))
-            if request.tracestate:
-                headers.append((names.TRACESTATE, request.tracestate.encode()))
-        if request.payload is not None:
-            headers.append((names.DATAREF, dataref_bytes(request.payload)))
-        pieces: list[Piece] = [form.opening]
-        if request.client_id:
-            pieces += frame(CLIENT_ID, [request.client_id.encode()])
-        pieces.append(form.inputs)
-        if request.payload is None:
-            for tensor in request.tensors:
-                pieces += frame(RAW_INPUT_CONTENTS, [tensor.data])
-        return headers, b"".join(pieces)
+        return self.form(request).record_of(request, log_us)
 
-    def _form(self, request: NewRequest) -> _Form:
+    def form(self, request: NewRequest) -> RequestForm:
+        """That of all requests like this one."""
         key = (
             request.tenant,
             request.model,
             request.version,
-            request.priority,
             request.compatibility,
             *[tensor.shape for tensor in request.tensors],
         )
@@ -114,7 +140,7 @@ class RequestEncoder:
             form = self._forms[key] = self._made_form(request)
         return form
 
-    def _made_form(self, request: NewRequest) -> _Form:
+    def _made_form(self, request: NewRequest) -> RequestForm:
         shape, rows, length = request.compatibility
         opening = oip.ModelInferRequest(
             model_name=request.model, model_version=request.version
@@ -123,18 +149,21 @@ class RequestEncoder:
         for tensor in request.tensors:
             described = inputs.inputs.add(name=tensor.name, datatype=tensor.datatype)
             described.shape.extend(tensor.shape)
-        return _Form(
+        return RequestForm(
             [
+                (names.CE_ID, None),
+                (names.DEADLINE, None),
+                (names.CE_TIME, None),
                 (names.TENANT, request.tenant.encode()),
                 (names.MODEL, request.model.encode()),
                 (names.VERSION, request.version.encode()),
-                (names.PRIORITY, request.priority.name.lower().encode()),
-            ],
-            [
                 (names.ROWS, b"%d" % rows),
                 (names.SHAPE, shape.encode()),
-                (names.LENGTH, b"%d" % length),
+                *([(names.LENGTH, b"%d" % length)] if length else ()),
                 *self._constant,
+                (names.CE_SPECVERSION, b"1.0"),
+                (names.CE_TYPE, names.REQUEST_TYPE.encode()),
+                (names.CONTENT_TYPE, b"application/protobuf"),
             ],
             opening.SerializeToString(),
             inputs.SerializeToString(),

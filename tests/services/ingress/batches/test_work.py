@@ -49,7 +49,6 @@ def test_each_good_line_becomes_a_record_of_its_own() -> None:
     headers = dict(records[1].headers)
     assert headers[names.CE_ID] == f"{BATCH}.2+1".encode()
     assert (headers[names.ROWS], headers[names.ITEM]) == (b"2", b"2")
-    assert headers[names.PRIORITY] == b"bulk"
     request = decode_plain_request(records[1].value)
     assert (request.client_id, request.inputs[0].shape) == ("mine", (2, 2))
     desk.answered(RowRange(0, 1), "a")
