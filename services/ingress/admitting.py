@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from headrace.admission import AdmissionSettings, Admitted, Denied, Door
-from headrace.domain import Price, Priority, Reason, ServedVersion
+from headrace.domain import Priority, Reason
 from headrace.wire import Heartbeat, Role, ServiceState
+from services.ingress.fleet import Destination
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.routing import HEARD_PATIENT_US, LaneRouter
 
@@ -31,7 +32,6 @@ class Admission:
         self._door = Door(settings)
         self._router = router
         self._ingresses: dict[str, int] = {}
-        self._prices: dict[tuple[str, str], tuple[ServedVersion, Price]] = {}
 
     def heard(self, heartbeat: Heartbeat, now_us: int) -> None:
         match heartbeat.role:
@@ -65,10 +65,9 @@ class Admission:
         """The loop's timer has been due for ``late_us``, and has not run yet."""
         self._door.loop_lag_us = max(late_us, self._door.loop_lag_us)
 
-    def decide(  # noqa: PLR0913 - all that bears on it
+    def decide(
         self,
-        served: ServedVersion,
-        lanes: frozenset[int],
+        destination: Destination,
         priority: Priority,
         *,
         tenant: str,
@@ -77,57 +76,35 @@ class Admission:
         now_us: int,
     ) -> int | Refusal:
         """The lane to send a request to, or why it is refused."""
-        candidates = self._router.candidates(limit_us, lanes)
+        candidates = self._router.candidates(limit_us, destination.lanes)
         if not candidates:
             return refuse(Reason.NO_FORMER, NO_FORMER)
         verdict = self._door.decide(
             candidates,
-            self._price(served),
+            destination.price,
             priority,
             tenant=tenant,
             limit_us=limit_us,
             in_flight=in_flight,
             now_us=now_us,
         )
-        if isinstance(verdict, Admitted):
+        if type(verdict) is Admitted:
             return verdict.lane
+        assert isinstance(verdict, Denied)
         if verdict.reason is Reason.NO_CAPACITY and limit_us > HEARD_PATIENT_US:
             # A worker that restarts is back before the time is over.
             return candidates[0]
         return _refused(verdict)
 
     def sent(
-        self, lane: int, served: ServedVersion, priority: Priority, rows: int
+        self, lane: int, destination: Destination, priority: Priority, rows: int
     ) -> None:
-        self._door.admitted(lane, self._price(served), priority, rows)
+        self._door.admitted(lane, destination.price, priority, rows)
 
-    def answered(self, model: str, latency_us: int, in_flight: int) -> None:
-        self._door.answered(model, latency_us, in_flight)
-
-    def _price(self, served: ServedVersion) -> Price:
-        """What the workers announced, for a lane that has not run the version."""
-        key = served.model, served.version
-        known = self._prices.get(key)
-        if known is None or known[0] is not served:
-            price = _announced(served)
-            self._prices[key] = served, price
-            return price
-        return known[1]
+    def answered(self, model: str, latencies_us: list[int], in_flight: int) -> None:
+        self._door.answered(model, latencies_us, in_flight)
 
 
 @lru_cache(REFUSALS_KEPT)
 def _refused(verdict: Denied) -> Refusal:
     return refuse(verdict.reason, verdict.text, retry_after_us=verdict.retry_after_us)
-
-
-def _announced(served: ServedVersion) -> Price:
-    runs = sorted(served.run_us.items()) or [(1, 0)]
-    rows, run_us = runs[-1]
-    one_us = runs[0][1]
-    return Price(
-        model=served.model,
-        version=served.version,
-        row_us=run_us // rows,
-        batch_us=run_us,
-        one_us=one_us,
-    )

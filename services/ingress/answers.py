@@ -18,6 +18,7 @@ from services.ingress.parsing import WantedOutput
 from services.ingress.refusal import Refusal
 
 __all__ = [
+    "Piece",
     "accepted_answer",
     "identity_fields",
     "refusal_answer",

@@ -19,16 +19,18 @@ from services.ingress.answers import (
     accepted_answer,
     identity_fields,
     refusal_answer,
-    result_answer,
 )
 from services.ingress.bodies import Bodies
 from services.ingress.claims import Claims
 from services.ingress.exchange import Exchange
 from services.ingress.outcomes import Outcomes
 from services.ingress.refusal import OWN_FAULT, Refusal, log_unavailable, refuse
+from services.ingress.results import Results
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
 __all__ = ["Endings"]
+
+OK = HTTPStatus.OK.value
 
 RUNTIMES_WORDS = "the model's runtime told the sender why"
 """In the log, where its own words could show what the request held; a dead letter has
@@ -69,7 +71,8 @@ class Endings:
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         """Answer with ``refusal``, count it and log it."""
-        self.bodies.release(exchange)
+        if exchange.reserved_bytes:
+            self.bodies.release(exchange)
         total_us = self.clock.now_us() - exchange.started_us
         self.outcomes.refused(exchange, refusal, total_us)
         fields, body = refusal_answer(refusal, exchange.client_id)
@@ -81,25 +84,39 @@ class Endings:
         now_us = self.clock.now_us()
         for record in records:
             self.outcomes.ran(record)
+            results = Results(record)
             for answer in record.answers:
-                if answer.payload is not None:
-                    waiter = self.waiters.peek(answer.id, answer.tenant)
-                    if waiter is not None:
-                        then = partial(self._arrived, record)
-                        self._claims.complete(answer, waiter.wanted, then)
-                        continue
-                self._take(record, answer, now_us)
+                if answer.payload is None:
+                    self._take(results, answer, now_us)
+                    continue
+                waiter = self.waiters.peek(answer.id, answer.tenant)
+                if waiter is None:
+                    self._take(results, answer, now_us)
+                else:
+                    then = partial(self._arrived, record)
+                    self._claims.complete(answer, waiter.wanted, then)
+            self._count(results)
 
     def _arrived(self, record: Replies, answer: Answer) -> None:
-        self._take(record, answer, self.clock.now_us())
+        results = Results(record)
+        self._take(results, answer, self.clock.now_us())
+        self._count(results)
 
-    def _take(self, record: Replies, answer: Answer, now_us: int) -> None:
+    def _take(self, results: Results, answer: Answer, now_us: int) -> None:
         claimed = self.waiters.claim(answer.id, answer.tenant)
         if isinstance(claimed, Unclaimed):
             self.outcomes.unclaimed(claimed)
         else:
             self._deadlines.drop(claimed)
-            self._answer(claimed, record, answer, now_us)
+            self._answer(claimed, results, answer, now_us)
+
+    def _count(self, results: Results) -> None:
+        if results.latencies_us:
+            record = results.record
+            self.outcomes.succeeded(record, results.latencies_us, results.rows)
+            in_flight = len(self.waiters)
+            for latencies_us in results.latencies_us.values():
+                self._admission.answered(record.model, latencies_us, in_flight)
 
     def log_refused(self, exchange: Exchange, error: BusError) -> None:
         """The log refused the record of a request."""
@@ -124,7 +141,9 @@ class Endings:
             self._claims.complete(answer, exchange.wanted, then)
         elif self.stop_waiting(exchange):
             exchange.request_id = exchange.record_id
-            self._answer(exchange, record, answer, self.clock.now_us())
+            results = Results(record)
+            self._answer(exchange, results, answer, self.clock.now_us())
+            self._count(results)
 
     def end(self, exchange: Exchange, refusal: Refusal) -> None:
         if self.stop_waiting(exchange):
@@ -160,7 +179,7 @@ class Endings:
         return self.waiters.give_up(exchange)
 
     def _answer(
-        self, exchange: Exchange, record: Replies, answer: Answer, now_us: int
+        self, exchange: Exchange, results: Results, answer: Answer, now_us: int
     ) -> None:
         if answer.reason is not None:
             self.refuse(
@@ -175,16 +194,12 @@ class Endings:
             )
             return
         try:
-            fields, body = result_answer(
-                exchange, record.model, record.version, answer.outputs
-            )
+            fields, body = results.answer(exchange, answer.outputs)
         except RequestError as error:
             self.refuse(exchange, refuse(Reason.MODEL_ERROR, str(error)))
             return
         except Exception as error:  # noqa: BLE001 - others are answered by this record
             self.refuse(exchange, self.own_fault(exchange, error))
             return
-        total_us = now_us - exchange.started_us
-        self._admission.answered(record.model, total_us, len(self.waiters))
-        self.outcomes.succeeded(exchange, record, answer, total_us)
-        exchange.deliver(HTTPStatus.OK, fields, body)
+        results.took(exchange.priority, now_us - exchange.started_us, answer.rows)
+        exchange.deliver(OK, fields, body)

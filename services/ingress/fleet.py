@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from headrace.delivery import Roster
-from headrace.domain import Reason, ServedVersion
+from headrace.domain import Price, Reason, ServedVersion
 from headrace.errors import RequestError
 from headrace.registry import Catalog, VersionInfo
 from headrace.wire import Announcement, Heartbeat, Role, ServiceState
@@ -34,6 +34,8 @@ class Destination(NamedTuple):
     served: ServedVersion
     parser: RequestParser
     lanes: frozenset[int]
+    price: Price
+    """What the workers announced, for a lane that has not run the version."""
 
 
 class Fleet:
@@ -52,7 +54,9 @@ class Fleet:
         self.router = LaneRouter(self._roster)
         self._lane_of_slot: dict[int, int] = {}
         self._resolved: dict[tuple[str, str], Destination] = {}
-        self._parsers: dict[tuple[str, str], tuple[ServedVersion, RequestParser]] = {}
+        self._versions: dict[
+            tuple[str, str], tuple[ServedVersion, RequestParser, Price]
+        ] = {}
 
     def announced(self, announcement: Announcement) -> None:
         self._catalog.apply(announcement)
@@ -114,7 +118,8 @@ class Fleet:
                 f"model {model!r} is not ready: {_SILENT}",
                 reason=Reason.MODEL_UNAVAILABLE,
             )
-        found = Destination(served, self._parser(served), self._lanes_of(slots))
+        parser, price = self._known(served)
+        found = Destination(served, parser, self._lanes_of(slots), price)
         self._resolved[model, version] = found
         return found
 
@@ -160,14 +165,15 @@ class Fleet:
             self._lane_of_slot.get(slot, slot % self._lanes) for slot in slots
         )
 
-    def _parser(self, served: ServedVersion) -> RequestParser:
+    def _known(self, served: ServedVersion) -> tuple[RequestParser, Price]:
         """Made anew when the version changes, not when somebody is heard: a parser
         remembers the shapes that it has seen."""
         key = served.model, served.version
-        known = self._parsers.get(key)
+        known = self._versions.get(key)
         if known is None or known[0] != served:
-            known = self._parsers[key] = served, self._parser_for(served)
-        return known[1]
+            price = _announced(served)
+            known = self._versions[key] = served, self._parser_for(served), price
+        return known[1:]
 
     def _next_heard(self, highest: ServedVersion) -> tuple[ServedVersion, list[int]]:
         for info in reversed(self._catalog.versions_of(highest.model)):
@@ -184,6 +190,19 @@ class Fleet:
             for slot in served.ready_slots
             if self._roster.heard_within(_worker(slot), WORKER_HEARD_US)
         ]
+
+
+def _announced(served: ServedVersion) -> Price:
+    runs = sorted(served.run_us.items()) or [(1, 0)]
+    rows, run_us = runs[-1]
+    one_us = runs[0][1]
+    return Price(
+        model=served.model,
+        version=served.version,
+        row_us=run_us // rows,
+        batch_us=run_us,
+        one_us=one_us,
+    )
 
 
 _SILENT = "no worker that has it was heard of for 3 s"

@@ -23,7 +23,7 @@ from services.ingress.claims import Claims
 from services.ingress.drain import Drain
 from services.ingress.endings import Endings
 from services.ingress.exchange import Exchange
-from services.ingress.fleet import Fleet
+from services.ingress.fleet import Destination, Fleet
 from services.ingress.head import TIMEOUT_US_MAX, Head, Target
 from services.ingress.identity import RequestIds
 from services.ingress.outcomes import Outcomes
@@ -85,6 +85,7 @@ class Handler:
             outcomes=outcomes,
             clock=clock,
         )
+        self._waiting = self.ends.waiters.by_id
         self.new_request_id = RequestIds().next
         self._fleet = fleet
         self._admission = admission
@@ -94,29 +95,26 @@ class Handler:
         self._ticked_us = clock.now_us()
         self._expire_from_us = 0
         self._checks_left = CHECKED_PER_TICK_MAX
-        self._log_heard_us: int | None = None
+        self._log_silent_at_us: int | None = None
 
     def begin(self, exchange: Exchange, target: Target, head: Head) -> None:
         """Take in a head and decide whether the body is worth reading. A refusal is
         answered at the body's end, so that the connection stays in step; one for the
         body's length at once."""
-        try:
-            self._begin(exchange, target, head)
-        except Exception as error:  # noqa: BLE001 - its client must be told of a fault
-            exchange.refusal = self.ends.own_fault(exchange, error)
-
-    def _begin(self, exchange: Exchange, target: Target, head: Head) -> None:
         exchange.head = head
         exchange.tenant = head.tenant
         length = head.content_length or 0
-        if length > self.limits.http_body_bytes_max:
-            self.ends.refuse(
-                exchange, body_too_large(self.limits.http_body_bytes_max, length)
-            )
-            return
-        exchange.refusal = head.fault or self._admit(exchange, target)
-        if exchange.refusal is None and length > RESERVED_FROM_BYTES:
-            exchange.refusal = self.bodies.reserve(exchange, length)
+        try:
+            if length > self.limits.http_body_bytes_max:
+                self.ends.refuse(
+                    exchange, body_too_large(self.limits.http_body_bytes_max, length)
+                )
+                return
+            exchange.refusal = head.fault or self._admit(exchange, target)
+            if length > RESERVED_FROM_BYTES and exchange.refusal is None:
+                exchange.refusal = self.bodies.reserve(exchange, length)
+        except Exception as error:  # noqa: BLE001 - its client must be told of a fault
+            exchange.refusal = self.ends.own_fault(exchange, error)
 
     def body_grew(self, exchange: Exchange, size: int) -> None:
         """A body of unknown length has ``size`` bytes so far."""
@@ -143,31 +141,30 @@ class Handler:
 
     def finish(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """The body is complete: answer the refusal, or send the request on."""
-        refusal = exchange.refusal or self._tried(
-            exchange, partial(self._produce, exchange, body)
-        )
+        refusal = exchange.refusal
+        if refusal is None:
+            try:
+                refusal = self._produce(exchange, body)
+            except Exception as error:  # noqa: BLE001 - as in begin
+                refusal = self._failed(exchange, error)
         if refusal is not None:
             self.ends.stop_waiting(exchange)
             self.ends.refuse(exchange, refusal)
-        elif not exchange.is_claiming:
+        elif exchange.reserved_bytes and not exchange.is_claiming:
             self.bodies.release(exchange)
 
-    def _tried(
-        self, exchange: Exchange, step: Callable[[], Refusal | None]
-    ) -> Refusal | None:
-        """What ``step`` says, or what its failure comes to."""
-        try:
-            return step()
-        except RequestError as error:
-            if isinstance(error, BodyRefused):
-                exchange.client_id = error.client_id
-            return refuse(Reason(error.reason), str(error), logged=error.logged)
-        except BusError as error:
-            return log_unavailable(error)
-        except StoreUnavailable as error:
-            return refuse(Reason.STORE_UNAVAILABLE, str(error))
-        except Exception as error:  # noqa: BLE001 - as in begin
-            return self.ends.own_fault(exchange, error)
+    def _failed(self, exchange: Exchange, error: Exception) -> Refusal:
+        match error:
+            case RequestError():
+                if isinstance(error, BodyRefused):
+                    exchange.client_id = error.client_id
+                return refuse(Reason(error.reason), str(error), logged=error.logged)
+            case BusError():
+                return log_unavailable(error)
+            case StoreUnavailable():
+                return refuse(Reason.STORE_UNAVAILABLE, str(error))
+            case _:
+                return self.ends.own_fault(exchange, error)
 
     def client_left(self, exchange: Exchange) -> None:
         """The connection is gone: nobody waits, and what is queued need not run."""
@@ -180,7 +177,7 @@ class Handler:
 
     def log_heard(self, at_us: int) -> None:
         """The log acknowledged a record of this process at ``at_us``."""
-        self._log_heard_us = at_us
+        self._log_silent_at_us = at_us + LOG_SILENT_US
 
     def tick(self) -> None:
         """Answer those whose time is over; call it every few milliseconds."""
@@ -197,20 +194,25 @@ class Handler:
     def _admit(self, exchange: Exchange, target: Target) -> Refusal | None:
         """Whether to take the request in, from what is known before its body."""
         try:
-            destination = self._fleet.resolve(target.model, target.version)
+            destination = self._fleet.resolve(*target)
         except RequestError as error:
             return refuse(Reason(error.reason), str(error))
         exchange.destination = destination
+        now_us, late_us = exchange.started_us, exchange.started_us - self._ticked_us
         if not self._fleet.router.lanes_patient:
             return refuse(Reason.NO_FORMER, NO_FORMER)
-        if self._log_is_silent(exchange.started_us):
+        if self._log_is_silent(now_us):
             return log_unavailable("it has acknowledged nothing for 2 s")
-        if len(self.ends.waiters) >= self.limits.in_flight_max:
+        if len(self._waiting) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
                 f"{self.limits.in_flight_max} requests are in flight, and no more may "
                 "be (in_flight_max)",
             )
+        if late_us > 2 * TICK_US:
+            # A burst is read in one turn of the loop: its last requests have waited
+            # for the first ones. A process that stood still longer is not saturated.
+            self._admission.loop_is_late(min(late_us - TICK_US, GAP_US))
         head = exchange.head
         if head.priority is not None:
             exchange.priority = head.priority
@@ -219,53 +221,44 @@ class Handler:
             or destination.served.latency_objective_us
             or TIMEOUT_DEFAULT_US
         )
-        self._look_at_the_clock(exchange.started_us)
         if head.keep is not None:
             exchange.named_version = target.version
             if head.keep.is_async:
                 exchange.limit_us = head.timeout_us or TIMEOUT_US_MAX
-        exchange.doubt = (
+        exchange.doubt = doubt = (
             head.priority_fault
             or head.timeout_fault
-            or self._find_lane(exchange, exchange.started_us)
+            or self._find_lane(exchange, now_us)
         )
         if (
-            exchange.doubt is None
+            doubt is None
             or not (head.timeout_us and head.priority is not None)
             or self._may_check(head.content_length)
         ):
             return None
-        return exchange.doubt
-
-    def _look_at_the_clock(self, now_us: int) -> None:
-        late_us = now_us - self._ticked_us - TICK_US
-        if late_us > TICK_US:
-            # A burst is read in one turn of the loop: its last requests have waited
-            # for the first ones. A process that stood still longer is not saturated.
-            self._admission.loop_is_late(min(late_us, GAP_US))
+        return doubt
 
     def _may_check(self, size: int | None) -> bool:
         return self._checks_left > 0 and size is not None and size <= CHECKED_BYTES_MAX
 
     def _log_is_silent(self, now_us: int) -> bool:
+        silent_at_us = self._log_silent_at_us
         # While the process stood still it heard of no acknowledgement either.
         return (
-            self._log_heard_us is not None
-            and now_us - self._log_heard_us > LOG_SILENT_US
+            silent_at_us is not None
+            and now_us > silent_at_us
             and now_us - self._ticked_us < GAP_US
             and now_us >= self._expire_from_us
         )
 
     def _find_lane(self, exchange: Exchange, now_us: int) -> Refusal | None:
-        destination = exchange.destination
-        assert destination is not None
+        assert exchange.destination is not None
         found = self._admission.decide(
-            destination.served,
-            destination.lanes,
+            exchange.destination,
             exchange.priority,
             tenant=exchange.tenant,
             limit_us=exchange.limit_us,
-            in_flight=len(self.ends.waiters),
+            in_flight=len(self._waiting),
             now_us=now_us,
         )
         if isinstance(found, Refusal):
@@ -277,11 +270,7 @@ class Handler:
         head, destination = exchange.head, exchange.destination
         assert destination is not None
         if head.encoding:
-            bytes_max, limit = min(
-                (destination.parser.bounds.body_bytes_max(head), MODEL_LIMIT),
-                (self.limits.http_body_bytes_max, HTTP_LIMIT),
-            )
-            body = decompressed(body, head.encoding, bytes_max, limit)
+            body = self._unpacked(head, destination, body)
         doubt = exchange.doubt
         if doubt is not None and not overrides(body):
             if not self._may_check(len(body)):
@@ -292,61 +281,79 @@ class Handler:
         exchange.wanted = parsed.wanted
         now_us = self.clock.now_us()
         if parsed.timeout_us or parsed.priority is not None:
-            # What the body says wins over the head, by which it was let in.
-            exchange.limit_us = parsed.timeout_us or exchange.limit_us
-            if parsed.priority is not None:
-                exchange.priority = parsed.priority
-            refusal = (
-                (head.priority_fault if parsed.priority is None else None)
-                or (None if parsed.timeout_us else head.timeout_fault)
-                or self._find_lane(exchange, now_us)
-            )
-            if refusal is not None:
-                return refusal
-        elif doubt is not None:
+            doubt = self._doubt_of_body(exchange, parsed, now_us)
+        if doubt is not None:
             return doubt
         deadline_us = exchange.started_us + exchange.limit_us
-        waits_to_us = waits_to(head, now_us, deadline_us)
-        refusal = self.drain.refusal_of(waits_to_us)
-        refusal = over(exchange, now_us, deadline_us) or refusal
-        if refusal is not None:
-            return refusal
+        waits_to_us = (
+            deadline_us if head.keep is None else waits_to(head, now_us, deadline_us)
+        )
+        if now_us >= deadline_us:
+            return over(exchange)
+        if self.drain.is_on:
+            refusal = self.drain.refusal_of(waits_to_us)
+            if refusal is not None:
+                return refusal
         # The reply may be faster than the return from produce.
         self.ends.wait(exchange, waits_to_us)
-        send = partial(self._send, exchange, parsed, body, deadline_us)
         if self._claims.takes(parsed.size):
             exchange.is_claiming = True
             self._claims.write(
                 exchange.tenant,
                 exchange.request_id,
                 parsed.tensors,
-                partial(self._claimed, exchange, send),
+                partial(self._claimed, exchange, parsed, body, deadline_us),
             )
         else:
-            send(None)
+            self._send(exchange, parsed, body, deadline_us, now_us, None)
         return None
+
+    def _unpacked(
+        self, head: Head, destination: Destination, body: bytes | bytearray
+    ) -> bytes:
+        bytes_max, limit = min(
+            (destination.parser.bounds.body_bytes_max(head), MODEL_LIMIT),
+            (self.limits.http_body_bytes_max, HTTP_LIMIT),
+        )
+        return decompressed(body, head.encoding, bytes_max, limit)
+
+    def _doubt_of_body(
+        self, exchange: Exchange, parsed: Parsed, now_us: int
+    ) -> Refusal | None:
+        """What the body says wins over the head, by which it was let in."""
+        head = exchange.head
+        exchange.limit_us = parsed.timeout_us or exchange.limit_us
+        if parsed.priority is not None:
+            exchange.priority = parsed.priority
+        return (
+            (head.priority_fault if parsed.priority is None else None)
+            or (None if parsed.timeout_us else head.timeout_fault)
+            or self._find_lane(exchange, now_us)
+        )
 
     def _claimed(
         self,
         exchange: Exchange,
-        send: Callable[[PayloadRef], None],
+        parsed: Parsed,
+        body: bytes | bytearray,
+        deadline_us: int,
         payload: PayloadRef | None,
         error: HeadraceError | None,
     ) -> None:
         """The request's tensors are in the store, or could not be written."""
         exchange.is_claiming = False
         self.bodies.release(exchange)
-
-        def go_on() -> None:
-            if payload is None:
-                assert error is not None
-                raise error
-            send(payload)
-
-        if self.ends.is_waiting(exchange):
-            refusal = self._tried(exchange, go_on)
-            if refusal is not None:
-                self.ends.end(exchange, refusal)
+        if not self.ends.is_waiting(exchange):
+            return
+        if payload is None:
+            assert error is not None
+            self.ends.end(exchange, self._failed(exchange, error))
+            return
+        try:
+            now_us = self.clock.now_us()
+            self._send(exchange, parsed, body, deadline_us, now_us, payload)
+        except Exception as failure:  # noqa: BLE001 - as in begin
+            self.ends.end(exchange, self._failed(exchange, failure))
 
     def _send(
         self,
@@ -354,17 +361,17 @@ class Handler:
         parsed: Parsed,
         body: bytes | bytearray,
         deadline_us: int,
+        now_us: int,
         payload: PayloadRef | None,
     ) -> None:
         destination = exchange.destination
         assert destination is not None
         if exchange.head.keep is None:
-            in_flight = len(self.ends.waiters)
             self._outbox.send(
-                exchange, parsed, exchange.lane, deadline_us, in_flight, payload
+                exchange, parsed, deadline_us, now_us, len(self._waiting), payload
             )
         else:
             self._keep(exchange, parsed, body, deadline_us, payload)
         self._admission.sent(
-            exchange.lane, destination.served, exchange.priority, parsed.key.rows
+            exchange.lane, destination, exchange.priority, parsed.key.rows
         )

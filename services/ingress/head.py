@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,7 +54,7 @@ _PRIORITY_NAMES = {priority.name.lower(): priority for priority in Priority}
 _PRIORITIES = ", ".join(_PRIORITY_NAMES)
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(NamedTuple):
     """The model and version that a path names; version "" is the highest served."""
 
     model: str

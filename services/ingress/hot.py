@@ -61,11 +61,12 @@ class HotExchange(Exchange):
         self.response_complete = True
         self.body = b""
         connection = self.connection
-        if self.disconnected or connection.transport.is_closing():
+        transport = connection.transport
+        if self.disconnected or transport.is_closing():
             return
         if not self.body_complete:
             self.keep_alive = False
-        connection.transport.write(
+        transport.write(
             b"".join(
                 (
                     STATUS_LINE[status],
@@ -80,5 +81,5 @@ class HotExchange(Exchange):
             connection.linger()
         else:
             if not self.keep_alive:
-                connection.transport.close()
+                transport.close()
             connection.on_response_complete()

@@ -76,7 +76,12 @@ from services.ingress.producing import Outbox, Pace
 from services.ingress.server import HttpServer, bind
 from services.ingress.settings import IngressSettings
 from services.ingress.statistics import Statistics
-from services.ingress.threads import FedOnLoop, FlushedThread, ServiceThread
+from services.ingress.threads import (
+    FedOnLoop,
+    FlushedThread,
+    ServedOnLoop,
+    ServiceThread,
+)
 
 __all__ = ["main", "serve"]
 
@@ -288,10 +293,7 @@ class _Ingress:
             decoder.failed,
         )
         return [
-            *[
-                FlushedThread(ProducerThread(f"{pace.name.lower()} producer", each))
-                for pace, each in self._producers.items()
-            ],
+            *map(ServedOnLoop, self._producers.values()),
             FlushedThread(ProducerThread("kept producer", self._kept.producer)),
             self._kept.follower(loop),
             *self._payloads.threads,
@@ -330,6 +332,8 @@ class _Ingress:
         while True:
             self._pulse.beat()
             self._handler.tick()
+            for producer in self._producers.values():
+                producer.poll(0)
             if asked.is_set() and not self._handler.drain.is_on:
                 self._drain()
             now_us = self._clock.now_us()

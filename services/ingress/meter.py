@@ -6,18 +6,18 @@ made up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from headrace.domain import Priority, Reason
 from headrace.telemetry import UNKNOWN, IngressMetrics
+from headrace.telemetry.tallies import Count, Latencies
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal
 from services.ingress.waiters import Unclaimed
 
 __all__ = ["Meter"]
 
-_SECOND_US = 1_000_000
 _CLIENT_CLOSED_REQUEST = 499
 
 
@@ -26,67 +26,61 @@ class Meter:
 
     def __init__(self, metrics: IngressMetrics) -> None:
         self._metrics = metrics
-        # `labels` costs more than the update behind it.
         self._kept: dict[
-            tuple[str, str, Priority, int, str],
-            tuple[Callable[[], None], Callable[[float], None]],
+            tuple[str, str, Priority, int, str], tuple[Count, Latencies]
         ] = {}
+        # `labels` costs more than the update behind it.
         self._first = metrics.replies.labels("first").inc
 
     def succeeded(
-        self, model: str, version: str, priority: Priority, total_us: int
+        self,
+        model: str,
+        version: str,
+        priority: Priority,
+        latencies_us: Sequence[int],
     ) -> None:
-        self._count((model, version, priority, HTTPStatus.OK, ""), total_us)
-        self._first()
+        count, latencies = self._of(model, version, priority, HTTPStatus.OK, "")
+        count.value += len(latencies_us)
+        latencies.observe(latencies_us)
+        self._first(len(latencies_us))
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
         model, version = _named(exchange)
-        self._count(
-            (model, version, exchange.priority, refusal.status, refusal.reason),
-            total_us,
+        count, latencies = self._of(
+            model, version, exchange.priority, refusal.status, refusal.reason
         )
+        count.value += 1
+        latencies.observe((total_us,))
 
-    def _count(
-        self, ending: tuple[str, str, Priority, int, str], total_us: int
-    ) -> None:
-        kept = self._kept.get(ending)
+    def _of(
+        self, model: str, version: str, priority: Priority, status: int, reason: str
+    ) -> tuple[Count, Latencies]:
+        kept = self._kept.get((model, version, priority, status, reason))
         if kept is None:
-            model, version, priority, status, reason = ending
             labels = model, version, priority.name.lower()
-            kept = self._kept[ending] = (
-                self._metrics.requests.labels(*labels, int(status), reason).inc,
-                self._metrics.latency.labels(*labels).observe,
+            requests = self._metrics.requests
+            kept = self._kept[model, version, priority, status, reason] = (
+                requests.count(labels, int(status), str(reason)),
+                requests.latencies(labels),
             )
-        count, observe = kept
-        count()
-        observe(total_us / _SECOND_US)
+        return kept
 
     def unread(self, refusal: Refusal) -> None:
         """What was refused named no model, or not to its end."""
-        self._metrics.requests.labels(
-            UNKNOWN,
-            UNKNOWN,
-            Priority.STANDARD.name.lower(),
-            refusal.status,
-            refusal.reason,
-        ).inc()
+        labels = UNKNOWN, UNKNOWN, Priority.STANDARD.name.lower()
+        status, reason = int(refusal.status), str(refusal.reason)
+        self._metrics.requests.count(labels, status, reason).value += 1
 
     def accepted(self, exchange: Exchange) -> None:
-        self._metrics.requests.labels(
-            *_named(exchange),
-            exchange.priority.name.lower(),
-            HTTPStatus.ACCEPTED.value,
-            "",
-        ).inc()
+        self._ended(exchange, HTTPStatus.ACCEPTED.value, "")
 
     def cancelled(self, exchange: Exchange) -> None:
         """The client went away before its answer."""
-        self._metrics.requests.labels(
-            *_named(exchange),
-            exchange.priority.name.lower(),
-            _CLIENT_CLOSED_REQUEST,
-            Reason.CANCELLED,
-        ).inc()
+        self._ended(exchange, _CLIENT_CLOSED_REQUEST, str(Reason.CANCELLED))
+
+    def _ended(self, exchange: Exchange, status: int, reason: str) -> None:
+        labels = *_named(exchange), exchange.priority.name.lower()
+        self._metrics.requests.count(labels, status, reason).value += 1
 
     def unclaimed(self, what: Unclaimed) -> None:
         """A reply answered nobody."""

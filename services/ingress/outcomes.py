@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
-from headrace.wire import Answer, Replies
+from headrace.domain import Priority
+from headrace.wire import Replies
 from services.ingress.exchange import Exchange
 from services.ingress.journal import Journal
 from services.ingress.meter import Meter
@@ -34,13 +36,18 @@ class Outcomes:
             )
 
     def succeeded(
-        self, exchange: Exchange, record: Replies, answer: Answer, total_us: int
+        self,
+        record: Replies,
+        latencies_us: Mapping[Priority, Sequence[int]],
+        rows: int,
     ) -> None:
+        """Requests with ``rows`` together were answered from ``record``."""
         model, version = record.model, record.version
-        self._statistics.of(model, version).succeeded(
-            total_us, answer.rows, _times_us(record)
-        )
-        self._meter.succeeded(model, version, exchange.priority, total_us)
+        statistics, times_us = self._statistics.of(model, version), _times_us(record)
+        for priority, took_us in latencies_us.items():
+            statistics.succeeded(took_us, rows, times_us)
+            self._meter.succeeded(model, version, priority, took_us)
+            rows = 0
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
         served = exchange.served

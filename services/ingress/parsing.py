@@ -22,6 +22,7 @@ from headrace.domain import (
     TensorSpec,
 )
 from headrace.errors import RequestError
+from headrace.wire import RequestForm
 from headrace.wire.compatibility import Compatibility, compatibility
 from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
 from services.ingress.body import (
@@ -38,7 +39,7 @@ from services.ingress.body import (
 from services.ingress.bounds import BodyBounds
 from services.ingress.head import Head, checked_timeout_us, clipped, named_priority
 
-__all__ = ["Parsed", "RequestParser", "WantedOutput"]
+__all__ = ["Likeness", "Parsed", "RequestParser", "WantedOutput"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -53,6 +54,7 @@ LAYOUT_BYTES_MAX = 4096
 """JSON parts whose tensors are all binary are remembered by their bytes, up to this
 size, and so many of them: then all are forgotten."""
 
+_WITH_RULES = frozenset({Datatype.BYTES, Datatype.BOOL})
 _NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
 
 
@@ -69,14 +71,24 @@ class Parsed(msgspec.Struct, gc=False):
     tensors: tuple[Tensor, ...]
     key: Compatibility
     wanted: tuple[WantedOutput, ...]
+    size: int
+    """Raw bytes of the tensors."""
+
     client_id: str = ""
     priority: Priority | None = None
     timeout_us: int = 0
+    like: Likeness | None = None
+    """The same object for all requests that differ in their tensors' values alone."""
 
-    @property
-    def size(self) -> int:
-        """Raw bytes of the tensors."""
-        return sum([len(tensor.data) for tensor in self.tensors])
+
+class Likeness:
+    """Holds what others work out once for requests that are alike."""
+
+    __slots__ = ("forms",)
+
+    def __init__(self) -> None:
+        self.forms: dict[str, RequestForm] = {}
+        """Of their records, by tenant."""
 
 
 class _Place(NamedTuple):
@@ -87,6 +99,8 @@ class _Place(NamedTuple):
     shape: tuple[int, ...]
     start: int
     end: int
+    has_rules: bool
+    """Whether its contents can be wrong though their size is right."""
 
 
 class _Layout(NamedTuple):
@@ -98,18 +112,21 @@ class _Layout(NamedTuple):
 
     def fill(self, binary: memoryview) -> Parsed:
         tensors = []
-        for name, datatype, shape, start, end in self.places:
+        for name, datatype, shape, start, end, has_rules in self.places:
             value = binary[start:end]
-            check_raw(name, datatype, shape, value)
+            if has_rules:
+                check_raw(name, datatype, shape, value)
             tensors.append(Tensor(name, datatype, shape, value))
         known = self.parsed
         return Parsed(
             tuple(tensors),
             known.key,
             known.wanted,
+            self.size,
             "",
             known.priority,
             known.timeout_us,
+            known.like,
         )
 
 
@@ -151,27 +168,28 @@ class RequestParser:
 
     def parse(self, head: Head, body: Bytes) -> Parsed:
         """A decompressed ``body``, checked."""
-        if head.json_bytes == 0:
+        size = head.json_bytes
+        if size == 0:
             return self._raw(body)
-        if head.json_bytes is None:
+        if size is None:
             read, binary = read_json(body, self.bounds, whole=True), _NO_BINARY
-        elif head.json_bytes > len(body):
+        elif size > len(body):
             raise RequestError(
-                f"Inference-Header-Content-Length is {head.json_bytes}, but the body "
-                f"has {len(body)} bytes"
+                f"Inference-Header-Content-Length is {size}, but the body has "
+                f"{len(body)} bytes"
             )
         else:
-            view = memoryview(body)
-            json_part, binary = view[: head.json_bytes], view[head.json_bytes :]
-            if head.json_bytes <= LAYOUT_BYTES_MAX:
-                return self._with_layout(bytes(json_part), binary)
-            read = read_json(json_part, self.bounds)
+            binary = memoryview(body)[size:]
+            if size <= LAYOUT_BYTES_MAX:
+                json_part = bytes(body[:size])
+                layout = self._layouts.get(json_part)
+                if layout is not None and layout.size == len(binary):
+                    return layout.fill(binary)
+                return self._learned(json_part, binary)
+            read = read_json(memoryview(body)[:size], self.bounds)
         return self._read(read, binary)
 
-    def _with_layout(self, json_part: bytes, binary: memoryview) -> Parsed:
-        layout = self._layouts.get(json_part)
-        if layout is not None and layout.size == len(binary):
-            return layout.fill(binary)
+    def _learned(self, json_part: bytes, binary: memoryview) -> Parsed:
         body = read_json(json_part, self.bounds)
         parsed = self._read(body, binary)
         # An id makes the part one of its kind, and so do values inside it.
@@ -219,6 +237,7 @@ class RequestParser:
             ordered,
             self._key(ordered),
             self._wanted(body.outputs, binary=parameters.binary_data_output),
+            sum([len(tensor.data) for tensor in ordered]),
             read_id(body.id),
             _read_priority(parameters.priority),
             checked_timeout_us(parameters.timeout or 0),
@@ -282,7 +301,9 @@ class RequestParser:
         axis = self._served.batch_axes.get(spec.name, BATCH_AXIS_NONE)
         shape = [1 if place == axis else dim for place, dim in enumerate(spec.shape)]
         tensor = _raw_tensor(spec, shape, body)
-        return Parsed((tensor,), self._key((tensor,)), self._everything[True])
+        return Parsed(
+            (tensor,), self._key((tensor,)), self._everything[True], len(tensor.data)
+        )
 
 
 def _read_input(
@@ -339,10 +360,13 @@ def _layout_of(body: Body, parsed: Parsed, size: int) -> _Layout:
             tensor.shape,
             starts[tensor.name],
             starts[tensor.name] + sizes[tensor.name],
+            tensor.datatype in _WITH_RULES,
         )
         for tensor in parsed.tensors
     )
-    return _Layout(places, size, msgspec.structs.replace(parsed, tensors=()))
+    return _Layout(
+        places, size, msgspec.structs.replace(parsed, tensors=(), like=Likeness())
+    )
 
 
 def _is_binary(output: Output, *, binary: bool) -> bool:

@@ -16,16 +16,26 @@ from headrace.broker import Delivery, Producer
 from headrace.clock import Clock
 from headrace.domain import PayloadRef, Priority, Reason
 from headrace.errors import BusError, BusTimeout, RequestError
-from headrace.wire import NewRequest, RequestEncoder, Topics, cancel_headers
+from headrace.wire import (
+    NewRequest,
+    RequestEncoder,
+    RequestForm,
+    Topics,
+    cancel_headers,
+)
 from headrace.wire.headers import X_REQUEST_ID
 from services.ingress.exchange import Exchange
-from services.ingress.parsing import Parsed
+from services.ingress.parsing import Likeness, Parsed
 
 __all__ = ["Outbox", "Pace", "PaceMaker", "encoded"]
 
 WINDOW_US = 50_000
 BUSY_FROM_PER_S = 1_500
 QUIET_BELOW_PER_S = 700
+TENANTS_MAX = 64
+"""The forms of so many tenants' records are remembered by each kind of request; then
+all of that kind are forgotten."""
+
 PATIENT_FROM_MS = 32
 """Where requests wait so long for the device, some more milliseconds on the way are
 spent in its queue anyway."""
@@ -45,37 +55,45 @@ def encoded(  # noqa: PLR0913 - what a record is made of
     """Headers and value of the request's record, ``deadline_us`` and ``log_us``, now,
     in log time; ``payload``: where its tensors are instead. Raises
     :class:`RequestError` when it is too large."""
-    size = parsed.size
-    if size > payload_bytes_max and payload is None:
+    if parsed.size > payload_bytes_max and payload is None:
         raise RequestError(
-            f"the request's tensors take {size} bytes, at most "
+            f"the request's tensors take {parsed.size} bytes, at most "
             f"{payload_bytes_max} are allowed (payload_bytes_max)",
             reason=Reason.TOO_LARGE,
         )
-    head, served = exchange.head, exchange.served
-    assert served is not None
-    headers, value = encoder.encode(
-        NewRequest(
-            id=request_id,
-            tenant=exchange.tenant,
-            model=served.model,
-            version=served.version,
-            priority=exchange.priority,
-            deadline_us=deadline_us,
-            compatibility=parsed.key,
-            tensors=parsed.tensors,
-            client_id=parsed.client_id,
-            traceparent=head.traceparent.decode("latin-1"),
-            tracestate=head.tracestate.decode("latin-1"),
-            payload=payload,
-        ),
-        log_us,
-    )
+    head = exchange.head
+    request = _request(exchange, parsed, request_id, deadline_us, payload)
+    headers, value = encoder.encode(request, log_us)
     if head.x_request_id:
         # The log's headers are UTF-8, HTTP's are not.
         x_request_id = head.x_request_id.decode("latin-1").encode()
         headers.append((X_REQUEST_ID, x_request_id))
     return headers, value
+
+
+def _request(
+    exchange: Exchange,
+    parsed: Parsed,
+    request_id: str,
+    deadline_us: int | None,
+    payload: PayloadRef | None,
+) -> NewRequest:
+    head, served = exchange.head, exchange.served
+    assert served is not None
+    return NewRequest(
+        id=request_id,
+        tenant=exchange.tenant,
+        model=served.model,
+        version=served.version,
+        priority=exchange.priority,
+        deadline_us=deadline_us,
+        compatibility=parsed.key,
+        tensors=parsed.tensors,
+        client_id=parsed.client_id,
+        traceparent=head.traceparent.decode("latin-1"),
+        tracestate=head.tracestate.decode("latin-1"),
+        payload=payload,
+    )
 
 
 class Pace(IntEnum):
@@ -136,13 +154,14 @@ class Outbox:
         self._to_log_us = to_log_us
         self._refused = refused
         self._pace = PaceMaker()
+        self._topic_of: dict[str, str] = {}
 
     def send(
         self,
         exchange: Exchange,
         parsed: Parsed,
-        lane: int,
         deadline_us: int,
+        now_us: int,
         in_flight: int,
         payload: PayloadRef | None = None,
     ) -> None:
@@ -151,31 +170,57 @@ class Outbox:
         Raises :class:`RequestError` when it is too large, :class:`BusError` when the
         record is refused here and now.
         """
+        head = exchange.head
+        like, to_log_us = parsed.like, self._to_log_us
+        if (
+            like is None
+            or payload is not None
+            or parsed.size > self._payload_bytes_max
+            or head.traceparent
+            or head.x_request_id
+        ):
+            headers, value = encoded(
+                exchange,
+                parsed,
+                self._encoder,
+                request_id=exchange.request_id,
+                deadline_us=to_log_us(deadline_us),
+                log_us=to_log_us(now_us),
+                payload_bytes_max=self._payload_bytes_max,
+                payload=payload,
+            )
+        else:
+            form = like.forms.get(exchange.tenant) or self._form(exchange, parsed, like)
+            headers, value = form.record(
+                exchange.request_id,
+                parsed.tensors,
+                deadline_us=to_log_us(deadline_us),
+                log_us=to_log_us(now_us),
+            )
+        pace = self._pace.count(now_us, in_flight)
+        priority = exchange.priority
+        if priority is Priority.REALTIME:
+            pace = min(pace, Pace.BUSY)
+        exchange.outlet = producer = self._producers[pace]
         served = exchange.served
         assert served is not None
-        now_us = self._clock.now_us()
-        headers, value = encoded(
-            exchange,
-            parsed,
-            self._encoder,
-            request_id=exchange.request_id,
-            deadline_us=self._to_log_us(deadline_us),
-            log_us=self._to_log_us(now_us),
-            payload_bytes_max=self._payload_bytes_max,
-            payload=payload,
-        )
-        pace = self._pace.count(now_us, in_flight)
-        if exchange.priority is Priority.REALTIME:
-            pace = min(pace, Pace.BUSY)
-        producer = self._producers[pace]
-        exchange.outlet = producer
+        topic = self._topic_of.get(served.model)
+        if topic is None:
+            topic = self._topic_of[served.model] = self._topics.requests(served.model)
         producer.produce(
-            self._topics.requests(served.model),
-            self._topics.request_partition(lane, exchange.priority),
+            topic,
+            self._topics.request_partition(exchange.lane, priority),
             value,
             headers=headers,
             on_delivery=partial(self._delivered, exchange),
         )
+
+    def _form(self, exchange: Exchange, parsed: Parsed, like: Likeness) -> RequestForm:
+        if len(like.forms) >= TENANTS_MAX:
+            like.forms.clear()
+        request = _request(exchange, parsed, "", None, None)
+        form = like.forms[exchange.tenant] = self._encoder.form(request)
+        return form
 
     def cancel(self, exchange: Exchange) -> None:
         """Take back what :meth:`send` wrote, behind it: by another producer the cancel

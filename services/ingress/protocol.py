@@ -126,14 +126,15 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         is_between = not self._in_message and not self._message_bytes
-        previous = self.cycle
+        previous, known = self.cycle, self._known
         if (
             is_between
-            and self._known is not None
-            and self._known.begins(data)
+            and known is not None
+            and len(data) == known.size
+            and data.startswith(known.text)
             and (previous is None or previous.response_complete)
         ):
-            self._ask_again(self._known, data)
+            self._ask_again(known, data)
             return
         self._message_bytes += len(data)
         try:
@@ -169,12 +170,12 @@ class InferenceProtocol(HttpToolsProtocol):
     def _ask_again(self, known: KnownHead, data: bytes) -> None:
         """What the parser's callbacks do; the parser itself stays before a request."""
         self.quiet_since_us = None
-        keeps = not self.handler.drain.is_on
-        self.cycle = exchange = HotExchange(self, keep_alive=keeps)
+        handler = self.handler
+        self.cycle = exchange = HotExchange(self, keep_alive=not handler.drain.is_on)
         exchange.body_complete = True
         try:
-            self.handler.begin(exchange, known.target, known.head)
-            self.handler.finish(exchange, data[len(known.text) :])
+            handler.begin(exchange, known.target, known.head)
+            handler.finish(exchange, data[len(known.text) :])
         except Exception as error:  # noqa: BLE001 - as around the parser's callbacks
             self._crash(error)
 

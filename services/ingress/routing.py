@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.delivery import Roster
@@ -28,19 +28,13 @@ class LaneRouter:
     def __init__(self, roster: Roster[str]) -> None:
         self._roster = roster
         self._owners: dict[int, _Owner] = {}
-        self._fresh: tuple[int, ...] = ()
-        self._patient: tuple[int, ...] = ()
-        self._turn = 0
-
-    @property
-    def lanes(self) -> tuple[int, ...]:
+        self.lanes: tuple[int, ...] = ()
         """The lanes that take any request now."""
-        return self._fresh
-
-    @property
-    def lanes_patient(self) -> tuple[int, ...]:
+        self.lanes_patient: tuple[int, ...] = ()
         """The lanes that take a request with enough time."""
-        return self._patient
+        self._serving: dict[frozenset[int], tuple[list[int], list[int]]] = {}
+        """Of both, those that serve a model."""
+        self._turn = 0
 
     def own(self, former: str, lanes: Mapping[int, int], *, draining: bool) -> None:
         """A former says which lanes it owns, each with its epoch; the highest epoch of
@@ -68,19 +62,26 @@ class LaneRouter:
 
     def refresh(self) -> None:
         """Ask the roster again, after it has read on."""
-        self._patient = self._heard_within(HEARD_PATIENT_US)
-        self._fresh = tuple(
+        self.lanes_patient = self._heard_within(HEARD_PATIENT_US)
+        self.lanes = tuple(
             lane
             for lane in self._heard_within(HEARD_US)
             if not self._owners[lane].draining
         )
+        self._serving.clear()
 
-    def candidates(self, limit_us: int, serving: Collection[int]) -> list[int]:
+    def candidates(self, limit_us: int, serving: frozenset[int]) -> list[int]:
         """The lanes for a request with ``limit_us`` of time, among those ``serving``
         its model; empty: no former was heard of. Each time another one is first."""
-        found = [lane for lane in self._fresh if lane in serving]
+        known = self._serving.get(serving)
+        if known is None:
+            known = self._serving[serving] = (
+                [lane for lane in self.lanes if lane in serving],
+                [lane for lane in self.lanes_patient if lane in serving],
+            )
+        found, patient = known
         if not found and limit_us > HEARD_PATIENT_US:
-            found = [lane for lane in self._patient if lane in serving]
+            found = patient
         if len(found) > 1:
             self._turn = (self._turn + 1) % len(found)
             found = found[self._turn :] + found[: self._turn]

@@ -7,6 +7,8 @@ gets an entry.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = ["BatchTimes", "Statistics", "Tally", "VersionStatistics"]
 
 
@@ -74,12 +76,15 @@ class VersionStatistics:
             self.batches.setdefault(batch_rows, BatchTimes()).add(*times_us)
 
     def succeeded(
-        self, total_us: int, rows: int, times_us: tuple[int, int, int]
+        self, latencies_us: Sequence[int], rows: int, times_us: tuple[int, int, int]
     ) -> None:
+        """Requests with ``rows`` together got their answers, from a batch that took
+        ``times_us``."""
+        count, busy_us = len(latencies_us), sum(times_us)
         self.rows += rows
-        self.success.add(total_us)
-        self.queue.add(max(0, total_us - sum(times_us)))
-        self.compute.add(*times_us)
+        self.success.add(sum(latencies_us), count)
+        self.queue.add(sum([max(0, each - busy_us) for each in latencies_us]), count)
+        self.compute.add(*times_us, count)
 
     def as_json(self, model: str, version: str) -> dict[str, object]:
         """One entry of Triton's ``model_stats``."""

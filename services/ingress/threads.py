@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headrace.broker import ProducerThread
+from headrace.broker import Producer, ProducerThread
 
-__all__ = ["FedOnLoop", "FlushedThread", "ServiceThread"]
+__all__ = ["FedOnLoop", "FlushedThread", "ServedOnLoop", "ServiceThread"]
 
 FLUSH_S: Final = 0.3
 
@@ -27,6 +27,21 @@ class FlushedThread:
 
     def stop(self) -> None:
         self._thread.stop(FLUSH_S)
+
+
+class ServedOnLoop:
+    """A producer that the loop polls. The client takes the interpreter once for each
+    record, whether somebody wants to hear of it or not: a thread that does so takes it
+    from the loop (2 µs per request)."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._producer.flush(FLUSH_S)
 
 
 class FedOnLoop:

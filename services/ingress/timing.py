@@ -13,9 +13,7 @@ ACCEPT_US = 5_000_000
 """Longest that 202 waits for the log."""
 
 
-def over(exchange: Exchange, now_us: int, deadline_us: int) -> Refusal | None:
-    if now_us < deadline_us:
-        return None
+def over(exchange: Exchange) -> Refusal:
     limit_ms = f"{exchange.limit_us / 1000:g} ms"
     text = f"the time limit of {limit_ms} was over before the body was there"
     return refuse(Reason.EXPIRED, text)

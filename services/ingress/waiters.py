@@ -44,8 +44,10 @@ class DeadlineWheel(Generic[TimedT]):
         """Make ``item`` due at ``at_us``, and no longer at any other instant."""
         if item.spoke:
             self.drop(item)
-        # An instant that has passed waits for the next turn, not for ever.
-        spoke = max((at_us >> TICK_BITS) + 1, self._turned_to + 1)
+        spoke = (at_us >> TICK_BITS) + 1
+        if spoke <= self._turned_to:
+            # An instant that has passed waits for the next turn, not for ever.
+            spoke = self._turned_to + 1
         item.spoke = spoke
         items = self._spokes.get(spoke)
         if items is None:
@@ -103,49 +105,52 @@ class Waiters(Generic[WaiterT]):
     """The waiting requests by id."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, WaiterT] = {}
+        self.by_id: dict[str, WaiterT] = {}
+        """Those that wait: to be read, not to be changed."""
         self._ended: dict[str, Unclaimed] = {}
         self._ended_before: dict[str, Unclaimed] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.by_id)
 
     def has(self, waiter: WaiterT) -> bool:
         """Whether it waits."""
-        return self._waiting.get(waiter.request_id) is waiter
+        return self.by_id.get(waiter.request_id) is waiter
 
     def add(self, waiter: WaiterT) -> None:
         """Register before the request is produced: its reply may be faster."""
-        assert waiter.request_id not in self._waiting
-        self._waiting[waiter.request_id] = waiter
+        assert waiter.request_id not in self.by_id
+        self.by_id[waiter.request_id] = waiter
 
     def peek(self, request_id: str, tenant: str) -> WaiterT | None:
         """The waiter that this reply would end."""
-        waiter = self._waiting.get(request_id)
+        waiter = self.by_id.get(request_id)
         return waiter if waiter is not None and waiter.tenant == tenant else None
 
     def claim(self, request_id: str, tenant: str) -> WaiterT | Unclaimed:
         """The waiter that this reply ends."""
-        waiter = self._waiting.get(request_id)
+        waiter = self.by_id.get(request_id)
         if waiter is None:
             return self._ended.get(request_id) or self._ended_before.get(
                 request_id, Unclaimed.UNKNOWN
             )
         if waiter.tenant != tenant:
             return Unclaimed.UNKNOWN
-        del self._waiting[request_id]
-        self._remember(request_id, Unclaimed.DUPLICATE)
+        del self.by_id[request_id]
+        self._ended[request_id] = Unclaimed.DUPLICATE
+        if len(self._ended) >= REMEMBERED:
+            self._forget()
         return waiter
 
     def give_up(self, waiter: WaiterT, why: Unclaimed = Unclaimed.LATE) -> bool:
         """Stop waiting; whether it was waiting. ``why``: what a later reply is."""
-        if self._waiting.pop(waiter.request_id, None) is None:
+        if self.by_id.pop(waiter.request_id, None) is None:
             return False
-        self._remember(waiter.request_id, why)
+        self._ended[waiter.request_id] = why
+        if len(self._ended) >= REMEMBERED:
+            self._forget()
         return True
 
-    def _remember(self, request_id: str, as_what: Unclaimed) -> None:
-        self._ended[request_id] = as_what
-        if len(self._ended) >= REMEMBERED:
-            self._ended_before = self._ended
-            self._ended = {}
+    def _forget(self) -> None:
+        self._ended_before = self._ended
+        self._ended = {}

@@ -36,8 +36,9 @@ def test_every_metric_says_what_it_counts_in_which_unit() -> None:
 def test_a_scrape_is_text_that_prometheus_parses() -> None:
     registry = MetricsRegistry()
     metrics = IngressMetrics(registry)
-    metrics.requests.labels("digits", "1", "standard", "200", "").inc(3)
-    metrics.latency.labels("digits", "1", "standard").observe(0.02)
+    version = "digits", "1", "standard"
+    metrics.requests.count(version, 200).value += 3
+    metrics.requests.latencies(version).observe([10_000, 10_001, 20_000])
 
     text = registry.render().decode()
     samples = {
@@ -48,10 +49,12 @@ def test_a_scrape_is_text_that_prometheus_parses() -> None:
     labels = {"model": "digits", "version": "1", "priority": "standard"}
     counted = tuple(sorted({**labels, "status": "200", "reason": ""}.items()))
     assert samples["headrace_requests_total", counted] == 3
-    under = tuple(sorted({**labels, "le": "0.025"}.items()))
-    above = tuple(sorted({**labels, "le": "0.01"}.items()))
-    assert samples["headrace_request_latency_seconds_bucket", under] == 1
-    assert samples["headrace_request_latency_seconds_bucket", above] == 0
+    latency = "headrace_request_latency_seconds"
+    for bound, below in {"0.005": 0, "0.01": 1, "0.025": 3, "+Inf": 3}.items():
+        under = tuple(sorted({**labels, "le": bound}.items()))
+        assert samples[f"{latency}_bucket", under] == below
+    assert samples[f"{latency}_count", tuple(sorted(labels.items()))] == 3
+    assert samples[f"{latency}_sum", tuple(sorted(labels.items()))] == 0.040001
     assert any(name.startswith("process_") for name, _ in samples)
 
 

@@ -32,6 +32,9 @@ STEP_US = 1_000
 
 VERDICTS_KEPT = 1024
 
+_FROM_ON = tuple(range(priority, len(Priority)) for priority in Priority)
+"""What waits for work of a priority: it, and whatever is less urgent."""
+
 
 class Admitted(NamedTuple):
     """The lane with the earliest predicted finish."""
@@ -45,19 +48,11 @@ class Denied(NamedTuple):
     retry_after_us: int
 
 
-class _Prediction(NamedTuple):
-    finish_us: int
-    waits_us: int
-    """For what is ahead."""
-
-    hops_us: int
-    price: Price
-
-
 class _Lane:
     """A lane's load, and what was sent since it was published."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.admitted = Admitted(number)
         self.slots = 0
         self.heard_us = -1
         self.hops_us = 0
@@ -65,7 +60,7 @@ class _Lane:
         """Before a request of each priority, what was sent since included."""
         self._free_us = [0]
         self._reach_us = [0.0]
-        self._prices: dict[tuple[str, str], Price] = {}
+        self.prices: dict[tuple[str, str], Price] = {}
         self.heavy: frozenset[str] = frozenset()
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
@@ -73,7 +68,7 @@ class _Lane:
         self.heard_us = now_us
         self.hops_us = hops_us
         self.heavy = frozenset(load.heavy)
-        self._prices = {(each.model, each.version): each for each in load.prices}
+        self.prices = {(each.model, each.version): each for each in load.prices}
         ahead_us = 0.0
         for priority in Priority:
             ahead_us += sum(
@@ -88,23 +83,24 @@ class _Lane:
             reached.append(reach_us)
         self._reach_us = reached
 
-    def price(self, announced: Price) -> Price:
-        return self._prices.get((announced.model, announced.version), announced)
-
     def send(self, priority: Priority, device_us: int) -> None:
-        for later in range(priority, len(Priority)):
-            self._ahead_us[later] += device_us
+        ahead_us = self._ahead_us
+        for later in _FROM_ON[priority]:
+            ahead_us[later] += device_us
 
     def waits_us(self, priority: Priority, worked_us: int) -> int:
         """Until the slots have done all that is ahead, of which they have done
         ``worked_us`` since: each begins when it is free, so ``_reach_us`` of work is
         done when the next one joins."""
-        ahead_us = self._ahead_us[priority]
-        working = bisect_right(self._reach_us, ahead_us)
-        share = self.slots * working / len(self._free_us)
-        left_us = (ahead_us - self._reach_us[working - 1]) / share
-        done_us = self._free_us[working - 1] + int(left_us)
-        return max(done_us - worked_us, 0)
+        ahead_us, free_us = self._ahead_us[priority], self._free_us
+        if len(free_us) == 1:
+            done_us = free_us[0] + int(ahead_us / self.slots)
+        else:
+            working = bisect_right(self._reach_us, ahead_us)
+            share = self.slots * working / len(free_us)
+            left_us = (ahead_us - self._reach_us[working - 1]) / share
+            done_us = free_us[working - 1] + int(left_us)
+        return done_us - worked_us if done_us > worked_us else 0
 
 
 class Door:
@@ -112,6 +108,8 @@ class Door:
 
     def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
+        self._load_age_us_max = settings.load_age_us_max
+        self._unheard_us_max = settings.unheard_us_max
         self._lanes: dict[int, _Lane] = {}
         self._verdict = lru_cache(VERDICTS_KEPT)(self._denied)
         self._gradients: dict[str, GradientLimit] = {}
@@ -129,7 +127,7 @@ class Door:
         from there to the client besides the run."""
         known = self._lanes.get(lane)
         if known is None:
-            known = self._lanes[lane] = _Lane()
+            known = self._lanes[lane] = _Lane(lane)
         known.hear(load, request_us + rest_us, now_us)
 
     def decide(  # noqa: PLR0913 - all that bears on it
@@ -148,67 +146,85 @@ class Door:
         ``price`` is what the model announced, for lanes that have not run it lately;
         ``in_flight`` counts this process's requests of the model.
         """
-        settings = self._settings
-        lag_us = self.loop_lag_us // STEP_US * STEP_US
-        lag_limit_us = min(limit_us, settings.loop_lag_limit_us_max)
-        if lag_us > max(settings.loop_lag_part * lag_limit_us, LAG_MIN_US):
-            if price.one_us > limit_us:
-                return _too_short(price.one_us, limit_us, lag_us)
-            text = (
-                f"this ingress is {_ms(lag_us)} ms behind with its work, more than "
-                f"{settings.loop_lag_part:g} (loop_lag_part) of {_ms(lag_limit_us)} ms "
-                "of the time limit"
-            )
-            return Denied(Reason.OVERLOADED, text, lag_us)
-        best: tuple[int, _Prediction] | None = None
+        lag_us = self.loop_lag_us - self.loop_lag_us % STEP_US
+        if lag_us > LAG_MIN_US:
+            denied = self._too_late(price, limit_us, lag_us)
+            if denied is not None:
+                return denied
+        key = price.model, price.version
+        best: tuple[int, int, Price, _Lane] | None = None
         blind: int | None = None
         for lane in lanes:
             known = self._lanes.get(lane)
-            if known is None or now_us - known.heard_us > settings.load_age_us_max:
+            if known is None or now_us - known.heard_us > self._load_age_us_max:
                 blind = lane
             elif known.slots:
-                told = self._predict(known, price, priority, now_us)
-                if best is None or told.finish_us < best[1].finish_us:
-                    best = lane, told
+                worked_us = min(now_us - known.heard_us, self._unheard_us_max)
+                # In whole steps, so that the same few verdicts answer a flood.
+                waits_us = -(-known.waits_us(priority, worked_us) // STEP_US) * STEP_US
+                told = known.prices.get(key, price)
+                finish_us = waits_us + known.hops_us + told.batch_us
+                if best is None or finish_us < best[0]:
+                    best = finish_us, waits_us, told, known
         if best is not None:
-            lane, told = best
-            is_heavy = tenant in self._lanes[lane].heavy
-            denied = self._verdict(told, limit_us, lag_us, is_heavy=is_heavy)
-            return denied or Admitted(lane)
+            _, waits_us, told, known = best
+            denied = self._verdict(
+                waits_us,
+                known.hops_us,
+                told.one_us,
+                told.batch_us,
+                limit_us,
+                lag_us,
+                tenant in known.heavy,
+            )
+            return known.admitted if denied is None else denied
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
         text = "no worker can be sent to"
-        return Denied(Reason.NO_CAPACITY, text, settings.load_age_us_max)
+        return Denied(Reason.NO_CAPACITY, text, self._load_age_us_max)
+
+    def _too_late(self, price: Price, limit_us: int, lag_us: int) -> Denied | None:
+        settings = self._settings
+        lag_limit_us = min(limit_us, settings.loop_lag_limit_us_max)
+        if lag_us <= settings.loop_lag_part * lag_limit_us:
+            return None
+        if price.one_us > limit_us:
+            return _too_short(price.one_us, limit_us, lag_us)
+        text = (
+            f"this ingress is {_ms(lag_us)} ms behind with its work, more than "
+            f"{settings.loop_lag_part:g} (loop_lag_part) of {_ms(lag_limit_us)} ms "
+            "of the time limit"
+        )
+        return Denied(Reason.OVERLOADED, text, lag_us)
 
     def admitted(self, lane: int, price: Price, priority: Priority, rows: int) -> None:
         """A request was sent into ``lane``: what comes after it waits for it."""
         known = self._lanes.get(lane)
         if known is not None:
-            sent_us = rows * known.price(price).row_us
-            known.send(priority, sent_us * self.ingresses)
+            told = known.prices.get((price.model, price.version), price)
+            known.send(priority, rows * told.row_us * self.ingresses)
 
-    def answered(self, model: str, latency_us: int, in_flight: int) -> None:
-        self._gradient(model).answered(latency_us, in_flight)
+    def answered(self, model: str, latencies_us: Iterable[int], in_flight: int) -> None:
+        """Requests of the model ended so long after they came; ``in_flight`` wait."""
+        answered = self._gradient(model).answered
+        for latency_us in latencies_us:
+            answered(latency_us, in_flight)
 
-    def _predict(
-        self, known: _Lane, price: Price, priority: Priority, now_us: int
-    ) -> _Prediction:
-        worked_us = min(now_us - known.heard_us, self._settings.unheard_us_max)
-        # In whole steps, so that the same few verdicts answer a flood.
-        waits_us = -(-known.waits_us(priority, worked_us) // STEP_US) * STEP_US
-        known_price = known.price(price)
-        finish_us = waits_us + known.hops_us + known_price.batch_us
-        return _Prediction(finish_us, waits_us, known.hops_us, known_price)
-
-    def _denied(
-        self, told: _Prediction, limit_us: int, lag_us: int, *, is_heavy: bool
+    def _denied(  # noqa: PLR0913, PLR0917 - what a verdict is remembered by
+        self,
+        waits_us: int,
+        hops_us: int,
+        one_us: int,
+        batch_us: int,
+        limit_us: int,
+        lag_us: int,
+        is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
     ) -> Denied | None:
         settings = self._settings
         left_us = limit_us - lag_us
-        one_us, batch_us = told.price.one_us, told.price.batch_us
         if one_us > left_us:
             return _too_short(one_us, limit_us, lag_us)
-        if not told.waits_us:
+        if not waits_us:
             # Nothing is ahead, so refusing helps nobody; and what is never let in
             # never shows that the hops have become shorter again.
             return None
@@ -220,23 +236,24 @@ class Door:
         if is_heavy:
             part *= settings.heavy_part
             setting += " * heavy_part: the tenant has had more than his share"
-        queue_over_us = told.waits_us + run_us - int(part * left_us)
+        queue_over_us = waits_us + run_us - int(part * left_us)
         # The queue is what the door can do something about; the hops have the rest of
         # the time limit.
-        late_us = 0 if short else told.finish_us - left_us
+        finish_us = waits_us + hops_us + batch_us
+        late_us = 0 if short else finish_us - left_us
         over_us = max(queue_over_us, late_us)
         if over_us <= 0:
             return None
-        ahead = f"{_ms(told.waits_us)} ms of work are ahead and {run} takes "
+        ahead = f"{_ms(waits_us)} ms of work are ahead and {run} takes "
         limit = _limit(limit_us, lag_us)
         if late_us > queue_over_us:
             text = (
-                f"{ahead}{_ms(run_us)} ms, the hops {_ms(told.hops_us)} ms: "
-                f"{_ms(told.finish_us)} ms, more than {limit}"
+                f"{ahead}{_ms(run_us)} ms, the hops {_ms(hops_us)} ms: "
+                f"{_ms(finish_us)} ms, more than {limit}"
             )
         else:
             text = (
-                f"{ahead}{_ms(run_us)} ms: {_ms(told.waits_us + run_us)} ms, more than "
+                f"{ahead}{_ms(run_us)} ms: {_ms(waits_us + run_us)} ms, more than "
                 f"{part:g} ({setting}) of {limit}"
             )
         return Denied(Reason.OVERLOADED, text, over_us)

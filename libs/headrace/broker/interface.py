@@ -3,7 +3,8 @@
 Two tenants: Apache Kafka (:class:`headrace.broker.KafkaProducer` and its kin) and the
 broker in memory (``headrace.testing``); one contract suite holds both. Every call
 blocks at most as long as its ``timeout_s``; none is safe on an event loop except
-``produce``. All calls of one reader, and of one leader, are made by one thread.
+``produce``, and ``poll`` without a wait. All calls of one reader, and of one leader,
+are made by one thread.
 """
 
 from __future__ import annotations

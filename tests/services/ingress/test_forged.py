@@ -9,13 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.admission import AdmissionSettings
-from headrace.domain import Arrived, Priority, SlotChanged, Ticked, VersionChanged
+from headrace.domain import (
+    Arrived,
+    Price,
+    Priority,
+    SlotChanged,
+    Ticked,
+    VersionChanged,
+)
 from headrace.errors import RequestError, UndecodableRecord
 from headrace.registry import Catalog
 from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.wire import JSON_HEADERS, Announcement, Heartbeat, Record, decode_json
 from services.ingress.admitting import Admission
-from services.ingress.fleet import Fleet
+from services.ingress.fleet import Destination, Fleet
 from services.ingress.parsing import RequestParser
 from tests.scheduling.scenes import a_request
 from tests.services.ingress.models import a_parser
@@ -150,7 +157,7 @@ def test_an_announcement_stops_neither_an_ingress_nor_a_former(
         pass
     else:
         assert isinstance(destination.parser, RequestParser)
-        admission.sent(0, destination.served, Priority.STANDARD, 1)
+        admission.sent(0, destination, Priority.STANDARD, 1)
     for served in catalog.served():
         former.handle(VersionChanged(served), 0)
         former.handle(Arrived(a_request()), 0)
@@ -183,11 +190,13 @@ def test_a_heartbeat_stops_no_ingress(
     fleet.refresh()
     admission = Admission(AdmissionSettings(), fleet.router)
     admission.heard(said, 1)
+    price = Price(model=served.model, version="1", row_us=1, batch_us=1, one_us=1)
+    lanes = frozenset(fleet.router.lanes)
+    destination = Destination(served, a_parser(served), lanes, price)
     for priority in Priority:
-        admission.sent(said.lanes[0].lane, served, priority, 8)
+        admission.sent(said.lanes[0].lane, destination, priority, 8)
         admission.decide(
-            served,
-            frozenset(fleet.router.lanes),
+            destination,
             priority,
             tenant="default",
             limit_us=5_000_000,

@@ -34,7 +34,7 @@ class Log:
 
 def first(router: LaneRouter, limit_us: int, serving: Collection[int]) -> int | None:
     """The lane that a request is offered to first; None: there is none."""
-    return next(iter(router.candidates(limit_us, serving)), None)
+    return next(iter(router.candidates(limit_us, frozenset(serving))), None)
 
 
 def test_lanes_take_turns() -> None:

@@ -23,8 +23,7 @@ def test_a_batch_whose_answers_came_in_two_records_ran_once() -> None:
 
 def test_a_request_waited_for_what_it_did_not_compute() -> None:
     version = VersionStatistics()
-    version.succeeded(100, 3, TIMES_US)
-    version.succeeded(10, 1, TIMES_US)
+    version.succeeded([100, 10], 4, TIMES_US)
     told = version.as_json("m", "1")
     assert told["inference_count"] == 4
     stats = told["inference_stats"]
