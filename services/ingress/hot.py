@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.exchange import Exchange
+from services.ingress.refusal import Refusal
 
 if TYPE_CHECKING:
     from services.ingress.protocol import InferenceProtocol
 
-__all__ = ["HotExchange"]
+__all__ = ["Cycle", "HotExchange", "is_answered_early", "parting"]
 
 
 class _Unheard:
@@ -83,3 +85,28 @@ class HotExchange(Exchange):
             if not self.keep_alive:
                 transport.close()
             connection.on_response_complete()
+
+
+Cycle: TypeAlias = RequestResponseCycle | HotExchange
+
+
+def is_answered_early(cycle: Cycle | None) -> bool:
+    """Whether the request had its answer before its end: what still comes of it is
+    dropped, whatever it is, since a second answer would be nobody's."""
+    if cycle is None or not cycle.response_complete:
+        return False
+    if isinstance(cycle, HotExchange):
+        return not cycle.body_complete
+    return cycle.more_body
+
+
+def parting(refusal: Refusal, request_id: str, x_request_id: bytes) -> bytes:
+    """The last answer on a connection, of whose bytes no further one can be read."""
+    fields, body = refusal_answer(refusal)
+    head = identity_fields(request_id, x_request_id) + fields
+    return b"%b%bconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (
+        STATUS_LINE[refusal.status],
+        head,
+        len(body),
+        body,
+    )

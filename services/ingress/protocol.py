@@ -15,19 +15,14 @@ from typing import Any
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from headrace.domain import Reason
-from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.departure import Departure
 from services.ingress.handler import Handler
 from services.ingress.head import Target, read_head, read_target, read_x_request_id
-from services.ingress.hot import HotExchange
+from services.ingress.hot import Cycle, HotExchange, is_answered_early, parting
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.rules import broken_rule
@@ -44,7 +39,7 @@ _BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
 class InferenceProtocol(HttpToolsProtocol):
     """uvicorn's HTTP connection with a short way for inference."""
 
-    cycle: RequestResponseCycle | HotExchange | None  # type: ignore[assignment] # ours
+    cycle: Cycle | None  # type: ignore[assignment] # ours
 
     def __init__(
         self,
@@ -197,6 +192,8 @@ class InferenceProtocol(HttpToolsProtocol):
                 self._refuse_head()
             elif self._in_message and self.head_since_us is None:
                 self.head_since_us = self.handler.clock.now_us()
+        elif is_answered_early(cycle):
+            pass  # what still comes is dropped
         elif self._message_bytes > limits.message_bytes_max(self.url):
             self._refuse_connection(
                 refuse(
@@ -309,6 +306,8 @@ class InferenceProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if not isinstance(cycle, HotExchange):
             super().on_message_complete()
+            if cycle is not None and cycle.response_complete:
+                cycle.more_body = False  # which uvicorn leaves as it was
             return
         cycle.body_complete = True
         cycle.stop_body_timer()
@@ -408,6 +407,9 @@ class InferenceProtocol(HttpToolsProtocol):
         """The bytes that come in cannot be read as requests any further."""
         self._deaf = True
         cycle = self.cycle
+        if is_answered_early(cycle):
+            self.linger()
+            return
         if cycle is not None and not cycle.response_complete:
             if not isinstance(cycle, HotExchange):
                 is_whole = not cycle.more_body
@@ -435,14 +437,7 @@ class InferenceProtocol(HttpToolsProtocol):
         request_id = self.handler.new_request_id()
         x_request_id = read_x_request_id(self.headers) if self._in_message else b""
         self.handler.outcomes.unread(request_id, x_request_id, refusal)
-        fields, body = refusal_answer(refusal)
-        self.transport.write(
-            STATUS_LINE[refusal.status]
-            + identity_fields(request_id, x_request_id)
-            + fields
-            + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-            + body
-        )
+        self.transport.write(parting(refusal, request_id, x_request_id))
         self.transport.close()
 
 

@@ -267,10 +267,10 @@ def test_a_query_and_an_absolute_target_change_nothing(
             assert client.read().status == 200
 
 
+@pytest.mark.parametrize("size", [5 * 2**20, 40 * 2**20])
 def test_a_body_above_the_limit_is_refused_at_its_length_and_dropped(
-    ingress: IngressProcess,
+    ingress: IngressProcess, size: int
 ) -> None:
-    size = 5 * 2**20
     with connected(ingress) as client:
         client.send(head(size))
         answer = client.read()
@@ -279,6 +279,31 @@ def test_a_body_above_the_limit_is_refused_at_its_length_and_dropped(
         # A client that only reads when it has sent all can do so.
         client.send(bytes(size))
         assert client.is_closed()
+
+
+def test_what_follows_an_answer_in_its_own_body_gets_no_second_one(
+    ingress: IngressProcess,
+) -> None:
+    with connected(ingress) as client:
+        client.send(
+            b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"500000\r\n%b\r\n" % (PATH.encode(), bytes(5 * 2**20))
+        )
+        assert client.read().status == 413
+        client.send(b"zz\r\n")
+        assert client.is_closed()
+
+
+def test_a_body_that_nobody_reads_leaves_the_connection_in_step(
+    ingress: IngressProcess,
+) -> None:
+    with connected(ingress) as client:
+        client.send(head(40 * 2**20, path="/v2/models/echo/generate"))
+        assert client.read().status == 501
+        client.send(bytes(40 * 2**20) + GOOD)
+        assert client.read().status == 200
+        client.send(b"GET /v2 HTTP/1.1\r\n\r\n")  # without a host
+        assert client.read().status == 400
 
 
 def test_what_is_left_of_a_refused_body_is_dropped_for_a_while_only(
