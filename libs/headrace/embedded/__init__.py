@@ -6,7 +6,7 @@ metadata request. All calls block.
 """
 
 from headrace.embedded.broker import EmbeddedKafka, KafkaSettings, RunningKafka
-from headrace.embedded.jars import KAFKA_VERSION, cache_folder, missing_jars
+from headrace.embedded.jars import KAFKA_VERSION, cache_folder, fetch_jars, missing_jars
 from headrace.embedded.java import find_java
 from headrace.embedded.ports import port_error
 from headrace.embedded.process import TiedProcess
@@ -18,6 +18,7 @@ __all__ = [
     "RunningKafka",
     "TiedProcess",
     "cache_folder",
+    "fetch_jars",
     "find_java",
     "missing_jars",
     "port_error",

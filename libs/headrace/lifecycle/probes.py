@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -74,6 +75,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     health: Health
     metrics: MetricsRegistry
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has not waited for the answer: nobody is to be told."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

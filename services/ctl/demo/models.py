@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from services.ctl.demo import digits, wheels
 
-__all__ = ["DIGITS", "MAGIKA", "MINILM", "Repository", "prepare"]
+__all__ = ["DIGITS", "MAGIKA", "MINILM", "Repository", "fetch", "train"]
 
 DIGITS = "digits_mlp"
 MAGIKA = "magika"
@@ -35,8 +35,8 @@ class Repository(NamedTuple):
     magika_config: Path
 
 
-def prepare(folder: Path, *, say: Callable[[str], None]) -> Repository:
-    """Make what is missing in ``folder``.
+def fetch(folder: Path, *, say: Callable[[str], None]) -> Repository:
+    """Put the models of others into ``folder``, and say where all three are.
 
     Raises SetupError if a model cannot be fetched.
     """
@@ -55,8 +55,12 @@ def prepare(folder: Path, *, say: Callable[[str], None]) -> Repository:
     )
     (models / MINILM / "1" / "model.toml").write_text(_MINILM_TOML)
     (models / MAGIKA / "1" / "model.toml").write_text(_MAGIKA_TOML)
-    trained = models / DIGITS / "1" / "model.onnx"
+    return made
+
+
+def train(folder: Path, *, say: Callable[[str], None]) -> None:
+    """Make the model of our own in ``folder``, if it is not there."""
+    trained = folder / "models" / DIGITS / "1" / "model.onnx"
     if not trained.is_file():
         say("training digits_mlp, once")
         digits.train(trained)
-    return made

@@ -7,6 +7,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,13 +30,14 @@ from rich.progress import (
 from rich.table import Table
 
 from headrace.clock import SystemClock
-from headrace.embedded import TiedProcess
+from headrace.embedded import TiedProcess, cache_folder, fetch_jars
 from headrace.errors import SetupError
 from services.ctl.demo import models
 from services.ctl.demo.load import Sent, percentile_ms, send_all
 from services.ctl.demo.tasks import Task, Verdict, tasks
 from services.ctl.options import usable, writable_folder
 from services.ctl.running import DATA_FOLDER, Document
+from services.ctl.where import kafka_elsewhere
 
 __all__ = ["demo"]
 
@@ -75,7 +77,7 @@ def demo(*, connections: Connections = 64) -> int:
     console = Console()
     figures = _figures_file()
     data = writable_folder("folder", DATA_FOLDER, "start it from another one")
-    repository = models.prepare(data, say=console.print)
+    repository = _prepare(data, console.print)
     todo = tasks(repository)
     with ExitStack() as stack:
         with console.status("starting Kafka and the services"):
@@ -94,6 +96,17 @@ def demo(*, connections: Connections = 64) -> int:
         "  .venv/bin/headrace infer --help"
     )
     return 1 if problems else 0
+
+
+def _prepare(data: Path, say: Callable[[str], None]) -> models.Repository:
+    """Train while everything else comes down: on a slow line that takes as long."""
+    with ThreadPoolExecutor(1) as beside:
+        trained = beside.submit(models.train, data, say=say)
+        repository = models.fetch(data, say=say)
+        if not kafka_elsewhere():
+            fetch_jars(cache_folder(), say=say)
+        trained.result()
+    return repository
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ __all__ = [
     "is_intact",
 ]
 
-_PATIENCE_S = 300
+_PATIENCE_S = 1800  # pip gives up by itself on a server that says nothing
 _REASON_CHARS = 300
 
 
@@ -103,7 +103,7 @@ def _download(folder: Path) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise _unreachable(f"nothing came within {_PATIENCE_S} s") from error
+            raise _unreachable(f"not all came within {_PATIENCE_S} s") from error
     if done.returncode == 0:
         return
     lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
