@@ -267,56 +267,6 @@ def test_a_query_and_an_absolute_target_change_nothing(
             assert client.read().status == 200
 
 
-@pytest.mark.parametrize("size", [5 * 2**20, 40 * 2**20])
-def test_a_body_above_the_limit_is_refused_at_its_length_and_dropped(
-    ingress: IngressProcess, size: int
-) -> None:
-    with connected(ingress) as client:
-        client.send(head(size))
-        answer = client.read()
-        assert (answer.status, answer.headers["headrace-reason"]) == (413, "too_large")
-        assert str(4 * 2**20) in answer.error
-        # A client that only reads when it has sent all can do so.
-        client.send(bytes(size))
-        assert client.is_closed()
-
-
-def test_what_follows_an_answer_in_its_own_body_gets_no_second_one(
-    ingress: IngressProcess,
-) -> None:
-    with connected(ingress) as client:
-        client.send(
-            b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
-            b"500000\r\n%b\r\n" % (PATH.encode(), bytes(5 * 2**20))
-        )
-        assert client.read().status == 413
-        client.send(b"zz\r\n")
-        assert client.is_closed()
-
-
-def test_a_body_that_nobody_reads_leaves_the_connection_in_step(
-    ingress: IngressProcess,
-) -> None:
-    with connected(ingress) as client:
-        client.send(head(40 * 2**20, path="/v2/models/echo/generate"))
-        assert client.read().status == 501
-        client.send(bytes(40 * 2**20) + GOOD)
-        assert client.read().status == 200
-        client.send(b"GET /v2 HTTP/1.1\r\n\r\n")  # without a host
-        assert client.read().status == 400
-
-
-def test_what_is_left_of_a_refused_body_is_dropped_for_a_while_only(
-    ingress: IngressProcess,
-) -> None:
-    with connected(ingress) as client:
-        client.send(head(5 * 2**20))
-        assert client.read().status == 413
-        started = time.monotonic()
-        assert client.is_closed()
-        assert 1.0 < time.monotonic() - started < 3.0
-
-
 def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> None:
     requests = []
     for number in range(6):
