@@ -10,7 +10,7 @@ from headrace.domain import Datatype, Tensor
 from headrace.errors import RequestError
 from headrace.jobs import errors_url
 from headrace.jobs.answers import Part
-from headrace.jobs.output import Output
+from headrace.jobs.output import Output, check_output
 from headrace.jobs.outputs import OutputColumns, RowError
 from headrace.jobs.reading import InputRows
 from headrace.wire import pack_bytes
@@ -212,3 +212,53 @@ def test_an_empty_input_gives_an_empty_output(tmp_path: Path) -> None:
     output = Output(str(tmp_path / "o.parquet"), SERVED, rows)
     output.put()
     assert pa.parquet.read_table(tmp_path / "o.parquet").num_rows == 0
+
+
+def test_columns_of_every_type_are_kept_in_text(tmp_path: Path) -> None:
+    """Nanoseconds as pandas has them, bytes, maps: none may end a job at its end."""
+    source = tmp_path / "in.parquet"
+    columns = {
+        "x": pa.array([[1.0, 2.0], None]),
+        "at": pa.array([1, None], pa.timestamp("ns")),
+        "took": pa.array([[5], []], pa.list_(pa.duration("ns"))),
+        "raw": pa.array([b"\xff", None]),
+        "map": pa.array([[("k", 0.5)], None], pa.map_(pa.string(), pa.float64())),
+        "kind": pa.array(["a", None]).dictionary_encode(),
+    }
+    pa.parquet.write_table(pa.table(columns), source)
+    served = a_version(("x", FP32, (-1, 2)), outputs=(("y", FP32, (-1,)),))
+    for name in ("o.jsonl", "o.csv"):
+        rows = InputRows([str(source)])
+        check_output(name, served, rows)
+        output = Output(str(tmp_path / name), served, rows)
+        output.add(Part(0, 1, 0, (fp32(1, first=3),)))
+        output.add(Part(1, 1, 0, LOST))
+        output.put()
+    assert (tmp_path / "o.jsonl").read_text().splitlines() == [
+        (
+            '{"x":[1.0,2.0],"at":"1970-01-01T00:00:00.000000001","took":["5 ns"],'
+            '"raw":"/w==","map":[["k",0.5]],"kind":"a","y":3.0}'
+        ),
+        '{"x":null,"at":null,"took":[],"raw":null,"map":null,"kind":null,"y":null}',
+    ]
+    assert (tmp_path / "o.csv").read_text().splitlines() == [
+        '"x","at","took","raw","map","kind","y"',
+        (
+            '"[1.0,2.0]",1970-01-01 00:00:00.000000001,"[""5 ns""]","/w==",'
+            '"[[""k"",0.5]]","a",3'
+        ),
+        ',,"[]",,,,',
+    ]
+
+
+def test_a_column_that_a_format_cannot_hold_is_refused_at_once(tmp_path: Path) -> None:
+    source = tmp_path / "in.arrow"
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[1.0]]))
+    table = pa.table({"x": pa.array([[1.0, 2.0]]), "d": dictionary})
+    with pa.ipc.new_file(str(source), table.schema) as writer:
+        writer.write_table(table)
+    served = a_version(("x", FP32, (-1, 2)), outputs=(("y", FP32, (-1,)),))
+    rows = InputRows([str(source)])
+    check_output("o.csv", served, rows)
+    with pytest.raises(RequestError, match="nested dictionary"):
+        check_output("o.parquet", served, rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import BytesIO
 
 import msgspec
@@ -48,8 +48,24 @@ def check_output(url: str, served: ServedVersion, rows: InputRows) -> None:
     Raises :class:`headrace.errors.RequestError`.
     """
     fields = OutputColumns(served, rows.schema.names).fields
-    schema = pa.schema([*rows.schema, *fields])
-    open_writer(url, BytesIO(), schema, len(fields)).close()
+    schema = pa.schema(
+        [each.with_nullable(nullable=True) for each in (*rows.schema, *fields)]
+    )
+    writer = open_writer(url, BytesIO(), schema, len(fields))
+    # Some types are refused by their values alone, and some only at the end.
+    absent = [pa.nulls(1, field.type) for field in schema]
+    with _writable(url):
+        writer.write(pa.RecordBatch.from_arrays(absent, schema=schema))
+        writer.close()
+
+
+@contextmanager
+def _writable(url: str) -> Iterator[None]:
+    with reachable(url):
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise RequestError(f"{url} cannot be written: {error}") from error
 
 
 class _ErrorLine(msgspec.Struct):
@@ -121,7 +137,7 @@ class Output:
         """A writer must not outlive its file: it would end it when it is collected."""
         if not self._is_closed:
             self._is_closed = True
-            with reachable(self._url):
+            with _writable(self._url):
                 self._writer.close()
 
     def _write(self, chunk: Chunk) -> None:
@@ -129,7 +145,7 @@ class Output:
         batch = pa.RecordBatch.from_arrays(
             [*chunk.batch.columns, *columns], schema=self._schema
         )
-        with reachable(self._url):
+        with _writable(self._url):
             self._writer.write(batch)
 
     def _tell(self, part: Part[Answer], error: RowError) -> None:

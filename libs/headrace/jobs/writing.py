@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import partial
 from typing import IO, Any, Final, Protocol
 
 import msgspec
@@ -14,6 +12,7 @@ from pyarrow import csv, parquet
 
 from headrace.errors import RequestError
 from headrace.jobs.store import suffixes
+from headrace.jobs.values import as_text, floats_of, json_of, needs_text, values_of
 
 __all__ = ["OUTPUT_FORMATS", "Writer", "open_writer"]
 
@@ -75,19 +74,19 @@ class _ArrowStream(_Arrow):
 
 
 class _Csv:
-    """A fixed-size list becomes a column for each element, ``name.0`` and so on; any
-    other list a text of JSON."""
+    """A fixed-size list becomes a column for each element, ``name.0`` and so on; what
+    CSV has no field for becomes text."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, _outputs: int) -> None:
         self._schema = schema
         fields: list[pa.Field] = []
         for field in schema:
             count = _elements(field.type)
+            kind = _element(field.type) if count is not None else field.type
+            kind = pa.string() if needs_text(kind) else kind
             if count is None:
-                is_list = pa.types.is_nested(field.type)
-                fields.append(field.with_type(pa.string()) if is_list else field)
+                fields.append(pa.field(field.name, kind))
             else:
-                kind = _element(field.type)
                 names = (f"{field.name}.{place}" for place in range(count))
                 fields += [pa.field(name, kind) for name in names]
         if len(fields) > CSV_COLUMNS_MAX:
@@ -102,11 +101,8 @@ class _Csv:
         columns: list[pa.Array] = []
         for column in batch.columns:
             count = _elements(column.type)
-            if count is None:
-                is_list = pa.types.is_nested(column.type)
-                columns.append(_as_json(column) if is_list else column)
-            else:
-                columns += _spread(column, count)
+            columns += [column] if count is None else _spread(column, count)
+        columns = [as_text(each) if needs_text(each.type) else each for each in columns]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._flat))
 
     def close(self) -> None:
@@ -119,11 +115,15 @@ class _JsonLines:
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = batch.to_pylist()
+        names = batch.schema.names
+        columns = map(values_of, batch.columns)
+        rows = [
+            dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
+        ]
         if all(map(_is_finite, batch.columns)):
             self._file.write(self._encoder.encode_lines(rows))
         else:
-            lines = "".join(f"{_json(row)}\n" for row in rows)
+            lines = "".join(f"{json_of(row)}\n" for row in rows)
             self._file.write(lines.encode())
 
     def close(self) -> None: ...
@@ -247,34 +247,12 @@ def _spread(column: Any, count: int) -> list[pa.Array]:
     return found
 
 
-def _as_json(column: pa.Array) -> pa.Array:
-    return pa.array(
-        [None if each is None else _json(each) for each in column.to_pylist()],
-        pa.string(),
-    )
-
-
-def _json(value: object) -> str:
-    """NaN and the infinities are bare tokens, as the ingresses have them, and no nulls:
-    those stand for a row that failed."""
-    return json.dumps(
-        value,
-        ensure_ascii=False,
-        separators=(",", ":"),
-        default=partial(msgspec.to_builtins, enc_hook=str),
-    )
-
-
 def _is_finite(column: Any) -> bool:
-    """Whether JSON has a number for each of its numbers; False where nobody knows."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        found = column.cast(pa.float32()) if pa.types.is_float16(kind) else column
-        return bool(pa.compute.all(pa.compute.is_finite(found)).as_py() is not False)
-    if hasattr(column, "flatten") and pa.types.is_nested(kind):
-        inner = column.flatten()
-        return all(map(_is_finite, inner if isinstance(inner, list) else [inner]))
-    return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
+    """Whether JSON has a number for each of its numbers."""
+    return all(
+        pa.compute.all(pa.compute.is_finite(each)).as_py() is not False
+        for each in floats_of(column)
+    )
 
 
 def _npy_dtype(field: pa.Field) -> np.dtype[Any]:
