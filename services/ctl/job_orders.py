@@ -65,6 +65,7 @@ def check_files(
     Raises UsageError, and :class:`headrace.errors.RequestError`.
     """
     rows, _ = input_rows(spec, served)
+    rows.check()
     check_output(output, served, rows)
     files = made_of(output)
     inputs = [each.url for each in spec.inputs]

@@ -16,6 +16,7 @@ from headrace.jobs import find
 from headrace.jobs import textual as lines_of
 from headrace.jobs.chunks import Chunk
 from headrace.jobs.reading import InputRows
+from headrace.jobs.textual import Fed
 
 
 def put(folder: Path, name: str, rows: int = 10) -> Path:
@@ -184,7 +185,8 @@ def test_numbers_of_json_may_become_fractions_where_a_float_is_fed(
     monkeypatch.setattr(lines_of, "CHUNK_BYTES", 8)
     path = tmp_path / "a.jsonl"
     path.write_text('{"x": [1]}\n{"x": [1.5]}\n')
-    rows = InputRows([str(path)], {"x"})
+    fed = Fed(frozenset("x"), frozenset("x"))
+    rows = InputRows([str(path)], fed)
     found = [chunk.batch.to_pydict()["x"] for chunk in rows.chunks()]
     assert found == [[[1.0]], [[1.5]]]
     assert [chunk.broken for chunk in rows.chunks()] == [{}, {}]
@@ -284,3 +286,68 @@ def test_a_file_without_a_line_says_so(tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(RequestError, match="has no line"):
         InputRows([str(path)])
+
+
+FEDS = Fed(frozenset("x"), frozenset("x"))
+
+
+def read_with(paths: list[Path], fed: Fed = FEDS) -> tuple[list[object], list[int]]:
+    """The rows of these files, and which of them are broken."""
+    chunks = list(InputRows([str(each) for each in paths]).with_fed(fed).chunks())
+    rows: list[object] = []
+    for chunk in chunks:
+        rows += chunk.batch.to_pylist()
+    return rows, [chunk.first + row for chunk in chunks for row in chunk.broken]
+
+
+def test_what_feeds_no_model_breaks_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text that looks like a time, lists and objects of any make, and what is null as
+    far as the first lines go."""
+    path = tmp_path / "a.jsonl"
+    first = '{"x": [1], "at": "2024-01-01", "o": {"a": [1, {"b": 2}]}, "none": null}\n'
+    monkeypatch.setattr(lines_of, "CHUNK_BYTES", len(first))
+    path.write_text(first + '{"x": [2], "at": "n/a", "o": [7], "none": [{"c": 1.5}]}\n')
+    assert read_with([path]) == (
+        [
+            {"x": [1], "at": "2024-01-01", "o": '{"a":[1,{"b":2}]}', "none": None},
+            {"x": [2], "at": "n/a", "o": "[7]", "none": '[{"c":1.5}]'},
+        ],
+        [],
+    )
+
+
+def test_a_list_that_feeds_a_model_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": [1], "y": [1]}\n{"x": 5, "y": 5}\n')
+    rows, broken = read_with([path])
+    assert rows == [{"x": [1], "y": "[1]"}, {"x": None, "y": "5"}]
+    assert broken == [1]
+
+
+def test_files_of_lines_share_their_columns(tmp_path: Path) -> None:
+    for name, text in {
+        "1": "\n",
+        "2": '{"x": [1], "c": null}\n',
+        "3": '{"x": [0.5], "c": 7, "d": true}\n',
+        "4": '{"c": "s"}\n',
+    }.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    rows, broken = read_with(sorted(tmp_path.iterdir()))
+    assert rows == [
+        {"x": [1], "c": None, "d": None},
+        {"x": [0.5], "c": "7", "d": True},
+        {"x": None, "c": "s", "d": None},
+    ]
+    assert broken == []
+
+
+def test_every_file_is_held_against_the_first_before_a_job_begins(
+    tmp_path: Path,
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((2, 2), np.float32))
+    np.save(tmp_path / "b.npy", np.zeros((2, 3), np.float32))
+    rows = InputRows([str(tmp_path / "a.npy"), str(tmp_path / "b.npy")])
+    with pytest.raises(RequestError, match=r"b\.npy has the columns"):
+        rows.check()

@@ -26,6 +26,7 @@ from headrace.domain import (
 )
 from headrace.errors import RequestError
 from headrace.jobs.elements import Flags, check_kind, numbers, texts, wire_bytes
+from headrace.jobs.textual import Fed
 
 __all__ = ["Columns", "Rows"]
 
@@ -156,14 +157,16 @@ class Columns:
         return Rows(self._inputs, packed, wrong | unread)
 
     @property
-    def floats(self) -> frozenset[str]:
-        """The columns that feed inputs of floating point."""
-        return frozenset(
+    def fed(self) -> Fed:
+        """The columns that are read."""
+        floats = [
             name
             for each in self._inputs
             if each.spec.datatype in _FLOATING
             for name in each.columns
-        )
+        ]
+        names = [name for each in self._inputs for name in each.columns]
+        return Fed(frozenset(names), frozenset(floats))
 
     def _input(
         self,

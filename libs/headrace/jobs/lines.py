@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from math import isfinite, isinf
 from typing import Any, Final
 
 import pyarrow as pa
+
+from headrace.jobs.values import json_of
 
 __all__ = ["SINGLY_MAX", "inferred_singly", "rows_of", "unified"]
 
@@ -22,54 +24,69 @@ class _Unfit(Exception):
     """A value that its column cannot hold; the text says what would be right."""
 
 
-def inferred_singly(lines: Sequence[bytes]) -> pa.Schema:
-    """The members of those lines that can be read."""
+def inferred_singly(
+    lines: Sequence[bytes], fed: Collection[str] | None = None
+) -> pa.Schema:
+    """The members of those lines that can be read. ``fed``: see :func:`unified`."""
     found: dict[str, pa.DataType] = {}
     for line in lines:
         with suppress(ValueError):
             for name, value in _object(line).items():
                 name.encode()
-                kind = _kind(value)
-                found[name] = _common(found[name], kind) if name in found else kind
+                is_fed = fed is None or name in fed
+                kind = _kind(value, is_fed=is_fed)
+                known = found.get(name, kind)
+                found[name] = _common(known, kind, is_fed=is_fed)
     return pa.schema(list(found.items()))
 
 
-def unified(parts: Sequence[pa.Schema]) -> pa.Schema:
+def unified(
+    parts: Sequence[pa.Schema], fed: Collection[str] | None = None
+) -> pa.Schema:
     """Columns of all parts; what is text in one and something else in another is
-    text."""
+    text. In columns that feed a model (``fed``; None: any may) a list stays one, so
+    that whatever is none breaks its row."""
     found: dict[str, pa.DataType] = {}
     for part in parts:
-        for field in part:
-            known = found.get(field.name, field.type)
-            found[field.name] = _common(known, field.type)
+        for name, kind in zip(part.names, part.types, strict=True):
+            is_fed = fed is None or name in fed
+            found[name] = _common(found.get(name, kind), kind, is_fed=is_fed)
     return pa.schema(list(found.items()))
 
 
-def _kind(value: Any) -> pa.DataType:
+def _kind(value: Any, *, is_fed: bool) -> pa.DataType:
     try:
         return pa.infer_type([value])
     except (pa.ArrowException, OverflowError):
-        return pa.list_(pa.string()) if isinstance(value, list) else pa.string()
+        is_list = isinstance(value, list) and is_fed
+        return pa.list_(pa.string()) if is_list else pa.string()
 
 
-def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _common(one: pa.DataType, other: pa.DataType, *, is_fed: bool) -> pa.DataType:
     try:
         parts = [pa.schema([("", one)]), pa.schema([("", other)])]
         return pa.unify_schemas(parts, promote_options="permissive").field(0).type
     except pa.ArrowException:
         pass
+    if not is_fed:
+        return pa.string()
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_common(one.value_type, other.value_type))
+        return pa.list_(_common(one.value_type, other.value_type, is_fed=True))
     if pa.types.is_nested(one) or pa.types.is_nested(other):
         return one
     return pa.string()
 
 
 def rows_of(
-    lines: Sequence[bytes], schema: pa.Schema
+    lines: Sequence[bytes], schema: pa.Schema, fed: Collection[str] | None = None
 ) -> tuple[pa.Table, dict[int, str]]:
     """The lines as a table, and by line what is wrong with it. What a line has that
-    can be read is in its row; the rest is null."""
+    can be read is in its row; the rest is null. A column of text that feeds no model
+    takes any value, as JSON."""
+    takes_all = [
+        pa.types.is_string(field.type) and fed is not None and field.name not in fed
+        for field in schema
+    ]
     columns: list[list[Any]] = [[] for _ in schema]
     broken: dict[int, str] = {}
     for row, line in enumerate(lines):
@@ -77,9 +94,12 @@ def rows_of(
             members = _object(line, parse_float=_finite_or_text)
         except ValueError as error:
             members, broken[row] = {}, str(error)
-        for field, column in zip(schema, columns, strict=True):
+        for field, column, is_any in zip(schema, columns, takes_all, strict=True):
+            value = members.get(field.name)
+            if is_any and isinstance(value, list | dict):
+                value = json_of(value)
             try:
-                column.append(_fitted(members.get(field.name), field.type))
+                column.append(_fitted(value, field.type))
             except (_Unfit, pa.ArrowException, ValueError) as error:
                 column.append(None)
                 shown = json.dumps(members[field.name], ensure_ascii=False)

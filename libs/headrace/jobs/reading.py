@@ -6,7 +6,7 @@ file. What cannot be read keeps its place: a row of nulls, with what was wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -16,7 +16,7 @@ from headrace.errors import RequestError
 from headrace.jobs.chunks import Chunk, mended
 from headrace.jobs.columnar import ArrowRows, ArrowStreamRows, NumpyRows, ParquetRows
 from headrace.jobs.store import reachable, suffixes
-from headrace.jobs.textual import CsvRows, JsonRows
+from headrace.jobs.textual import CsvRows, Fed, JsonRows, schema_of_lines
 
 __all__ = ["INPUT_FORMATS", "InputRows"]
 
@@ -32,32 +32,47 @@ class _File(Protocol):
         ...
 
 
-INPUT_FORMATS: Final[dict[str, Callable[[str], _File]]] = {
+_OPENED: Final[dict[str, Callable[[str], _File]]] = {
     ".arrow": ArrowRows,
     ".arrows": ArrowStreamRows,
     ".csv": CsvRows,
     ".feather": ArrowRows,
-    ".jsonl": JsonRows,
-    ".ndjson": JsonRows,
     ".npy": NumpyRows,
     ".parquet": ParquetRows,
     ".pq": ParquetRows,
 }
+_OF_LINES: Final = (".jsonl", ".ndjson")
+INPUT_FORMATS: Final = sorted([*_OPENED, *_OF_LINES])
 _MAY_BE_PACKED: Final = frozenset({".csv", ".jsonl", ".ndjson"})
+
+
+HEADS_MAX: Final = 16
+"""Files of lines whose first lines say what their columns hold."""
 
 
 class InputRows:
     """The rows of these files, one after the other. All files have the columns of the
-    first one. ``floats``: columns of JSON that hold numbers of any kind.
+    first one. ``fed``: what is made of columns of JSON; None: not known yet.
 
     Raises :class:`headrace.errors.RequestError`, as do its methods.
     """
 
-    def __init__(self, urls: Sequence[str], floats: Collection[str] = ()) -> None:
+    def __init__(self, urls: Sequence[str], fed: Fed | None = None) -> None:
         self._urls = urls
-        self._floats = floats
+        self._fed = fed
         self._files: dict[str, _File] = {}
+        self._of_lines = [url for url in urls if suffixes(url)[0] in _OF_LINES]
+        self._lines_schema: pa.Schema | None = None
         self.schema = self._file(urls[0]).schema
+
+    def with_fed(self, fed: Fed) -> InputRows:
+        """The same rows, once it is known which columns feed a model."""
+        return InputRows(self._urls, fed) if self._of_lines else self
+
+    def check(self) -> None:
+        """Whether each file can be read and has the columns of the first one."""
+        for url in self._urls:
+            self._file(url)
 
     @property
     def rows(self) -> int | None:
@@ -108,9 +123,12 @@ class InputRows:
                 f"{', '.join(INPUT_FORMATS)}; "
                 f"{', '.join(sorted(_MAY_BE_PACKED))} may be packed (.gz, .zst, ...)"
             )
-        if kind in {".jsonl", ".ndjson"}:
-            return JsonRows(url, self._floats)
-        return INPUT_FORMATS[kind](url)
+        if kind not in _OF_LINES:
+            return _OPENED[kind](url)
+        if self._lines_schema is None:
+            heads = self._of_lines[:HEADS_MAX]
+            self._lines_schema = schema_of_lines(heads, self._fed)
+        return JsonRows(url, self._lines_schema, self._fed)
 
 
 @contextmanager

@@ -52,13 +52,10 @@ LETTERS_SLACK_US: Final = 600_000_000
 
 def input_rows(spec: JobSpec, served: ServedVersion) -> tuple[InputRows, Columns]:
     """Raises :class:`headrace.errors.RequestError` where no row could fit."""
-    urls = [each.url for each in spec.inputs]
-    rows = InputRows(urls)
+    rows = InputRows([each.url for each in spec.inputs])
     columns = Columns(served, rows.schema, spec.columns)
-    if columns.floats:
-        rows = InputRows(urls, columns.floats)
-        columns = Columns(served, rows.schema, spec.columns)
-    return rows, columns
+    rows = rows.with_fed(columns.fed)
+    return rows, Columns(served, rows.schema, spec.columns)
 
 
 class JobSite(NamedTuple):

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import IO, Final, NamedTuple
 
@@ -19,8 +19,9 @@ from headrace.errors import RequestError
 from headrace.jobs.chunks import CHUNK_BYTES, Chunk
 from headrace.jobs.lines import SINGLY_MAX, inferred_singly, rows_of, unified
 from headrace.jobs.store import read
+from headrace.jobs.values import floats_of
 
-__all__ = ["CsvRows", "JsonRows"]
+__all__ = ["CsvRows", "Fed", "JsonRows", "schema_of_lines"]
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A longer line ends the reading: a file without line ends would be read whole."""
@@ -91,32 +92,51 @@ class CsvRows:
             yield _with_broken(first, _nothing(self.schema), broken, at_end=True)
 
 
+class Fed(NamedTuple):
+    """The columns that feed a model, and those of them that feed its inputs of
+    floating point: these hold numbers of any kind."""
+
+    columns: frozenset[str]
+    floats: frozenset[str]
+
+
+def schema_of_lines(urls: Sequence[str], fed: Fed | None) -> pa.Schema:
+    """The types of members are those of the first lines of these files, text where
+    they differ or where there is none yet. ``fed`` None: any column may feed a model.
+
+    Raises :class:`headrace.errors.RequestError`.
+    """
+    columns = None if fed is None else fed.columns
+    parts = []
+    for url in urls:
+        with read(url) as file:
+            block = next(_blocks(url, file), None)
+            parts += [] if block is None else [_inferred(block.texts, columns)]
+    if not parts:
+        raise RequestError(f"{urls[0]} has no line, so that its columns are not known")
+    found = unified(parts, columns)
+    if fed is None:
+        return found
+    return pa.schema([(each.name, _settled(each, fed)) for each in found])
+
+
 class JsonRows:
-    """An object in each line; empty lines are passed over. The types of its members
-    are those of the first lines, text where they differ; those named in ``floats`` are
-    numbers of any kind."""
+    """An object in each line; empty lines are passed over. What does not fit
+    ``schema`` breaks its row, and members that it does not have are left out."""
 
     rows: int | None = None
 
-    def __init__(self, url: str, floats: Collection[str] = ()) -> None:
+    def __init__(self, url: str, schema: pa.Schema, fed: Fed | None) -> None:
         self._url = url
-        with read(url) as file:
-            block = next(_blocks(url, file), None)
-        if block is None:
-            raise RequestError(f"{url} has no line, so that its columns are not known")
-        self.schema = pa.schema(
-            [
-                field.with_type(_widened(field.type)) if field.name in floats else field
-                for field in _inferred(block.texts)
-            ]
-        )
+        self._fed = None if fed is None else fed.columns
+        self.schema = schema
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         del start
         first = 0
         with read(self._url) as file:
             for block in _blocks(self._url, file):
-                table, wrong = _parsed(block.texts, self.schema)
+                table, wrong = _parsed(block.texts, self.schema, self._fed)
                 (batch,) = table.combine_chunks().to_batches()
                 broken = {
                     row: f"line {block.numbers[row]} of {PurePosixPath(self._url).name}"
@@ -202,45 +222,39 @@ def _blocks(url: str, file: IO[bytes]) -> Iterator[_Block]:
         yield _Block([rest], [before])
 
 
-def _inferred(lines: list[bytes]) -> pa.Schema:
+def _inferred(lines: list[bytes], fed: Collection[str] | None) -> pa.Schema:
     """The members of these lines, without those lines that cannot be read."""
     try:
-        return _read(lines, None).schema
+        found = _read(lines, None).schema
     except pa.ArrowInvalid:
         if len(lines) <= SINGLY_MAX:
-            return inferred_singly(lines)
-    half = len(lines) // 2
-    return unified([_inferred(lines[:half]), _inferred(lines[half:])])
+            return inferred_singly(lines, fed)
+        half = len(lines) // 2
+        halves = [_inferred(lines[:half], fed), _inferred(lines[half:], fed)]
+        return unified(halves, fed)
+    return pa.schema([(each.name, _untimed(each.type)) for each in found])
 
 
-def _parsed(lines: list[bytes], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+def _parsed(
+    lines: list[bytes], schema: pa.Schema, fed: Collection[str] | None
+) -> tuple[pa.Table, dict[int, str]]:
     """The lines as a table, and by line what is wrong with it. A part that cannot be
     read is halved until it is small enough to be looked at line by line."""
     try:
         table = _read(lines, schema)
         # A number that was too large, or one that is called so: its line tells.
-        if not any(_has_infinity(each) for each in table.columns):
+        floats = (each for column in table.columns for each in floats_of(column))
+        if not any(pc.any(pc.is_inf(each)).as_py() for each in floats):
             return table, {}
     except pa.ArrowInvalid:
         pass
     if len(lines) <= SINGLY_MAX:
-        return rows_of(lines, schema)
+        return rows_of(lines, schema, fed)
     half = len(lines) // 2
-    first, broken = _parsed(lines[:half], schema)
-    second, more = _parsed(lines[half:], schema)
+    first, broken = _parsed(lines[:half], schema, fed)
+    second, more = _parsed(lines[half:], schema, fed)
     moved = {row + half: text for row, text in more.items()}
     return pa.concat_tables([first, second]), broken | moved
-
-
-def _has_infinity(values: pa.ChunkedArray | pa.Array) -> bool:
-    kind = values.type
-    if isinstance(values, pa.ChunkedArray):
-        return any(map(_has_infinity, values.chunks))
-    if pa.types.is_list(kind):
-        return _has_infinity(values.flatten())
-    if pa.types.is_struct(kind):
-        return any(map(_has_infinity, values.flatten()))
-    return pa.types.is_floating(kind) and pc.any(pc.is_inf(values)).as_py() is True
 
 
 def _read(lines: list[bytes], schema: pa.Schema | None) -> pa.Table:
@@ -264,7 +278,37 @@ def _nothing(schema: pa.Schema) -> pa.RecordBatch:
     )
 
 
+def _untimed(kind: pa.DataType) -> pa.DataType:
+    """Text that could be a time is text: the lines after it may hold another."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    return _with_elements(kind, _untimed)
+
+
+def _settled(field: pa.Field, fed: Fed) -> pa.DataType:
+    if field.name in fed.floats:
+        return _widened(field.type)
+    return field.type if field.name in fed.columns else _told(field.type)
+
+
 def _widened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(kind):
+        return pa.float64()
+    return _with_elements(kind, _widened)
+
+
+def _told(kind: pa.DataType) -> pa.DataType:
+    """What nothing was seen of is text, which can hold whatever comes."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    return _with_elements(kind, _told)
+
+
+def _with_elements(
+    kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(_widened(kind.value_type))
-    return pa.float64() if pa.types.is_integer(kind) else kind
+        return pa.list_(change(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, change(each.type)) for each in kind])
+    return kind
