@@ -32,8 +32,11 @@ class Admission:
         self._door = Door(settings)
         self._router = router
         self._ingresses: dict[str, int] = {}
+        self.verdict = 0
+        """Counts whatever may change what :meth:`decide` says, but for time."""
 
     def heard(self, heartbeat: Heartbeat, now_us: int) -> None:
+        self.verdict += 1
         match heartbeat.role:
             case Role.BATCH_FORMER:
                 for each in heartbeat.lanes:
@@ -58,6 +61,7 @@ class Admission:
 
     def loop_turned(self, late_us: int) -> None:
         """The loop's timer ran ``late_us`` after its time."""
+        self.verdict += 1
         remembered = int(self._door.loop_lag_us * LAG_MEMORY)
         self._door.loop_lag_us = max(late_us, remembered)
 
@@ -99,6 +103,7 @@ class Admission:
     def sent(
         self, lane: int, destination: Destination, priority: Priority, rows: int
     ) -> None:
+        self.verdict += 1
         self._door.admitted(lane, destination.price, priority, rows)
 
     def answered(self, model: str, latencies_us: list[int], in_flight: int) -> None:

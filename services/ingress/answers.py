@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from headrace.domain import Tensor
 from headrace.errors import RequestError
@@ -22,6 +23,7 @@ __all__ = [
     "accepted_answer",
     "identity_fields",
     "refusal_answer",
+    "refusal_around_id",
     "refusal_fields",
     "result_answer",
 ]
@@ -57,6 +59,15 @@ def refusal_answer(refusal: Refusal, client_id: str = "") -> tuple[bytes, bytes]
     if client_id:
         content["id"] = client_id
     return _JSON + refusal_fields(refusal), _encode(content)
+
+
+def refusal_around_id(refusal: Refusal, x_request_id: bytes) -> tuple[bytes, bytes]:
+    """All of an answer's bytes before and behind the request's id, on a connection that
+    stays open."""
+    fields, body = refusal_answer(refusal)
+    before, after = identity_fields("|", x_request_id).split(b"|", 1)
+    length = b"content-length: %d\r\n\r\n" % len(body)
+    return STATUS_LINE[refusal.status] + before, after + fields + length + body
 
 
 def refusal_fields(refusal: Refusal) -> bytes:

@@ -16,6 +16,7 @@ from headrace.domain import PayloadRef, Reason
 from headrace.errors import BusError, HeadraceError, RequestError, StoreUnavailable
 from headrace.wire import TIMEOUT_DEFAULT_US
 from services.ingress.admitting import NO_FORMER, Admission
+from services.ingress.answers import refusal_around_id
 from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies, body_too_large
 from services.ingress.body import BodyRefused, overrides
 from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, decompressed
@@ -26,6 +27,7 @@ from services.ingress.exchange import Exchange
 from services.ingress.fleet import Destination, Fleet
 from services.ingress.head import TIMEOUT_US_MAX, Head, Target
 from services.ingress.identity import RequestIds
+from services.ingress.known import KnownHeads, TurnedAway
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import Parsed
 from services.ingress.producing import Outbox
@@ -40,6 +42,10 @@ CHECKED_PER_TICK_MAX = 4
 """A request that is refused for its load or its time limit is told first what is wrong
 with it, which no retry mends, if its body is no longer than this, and for so many in a
 tick: under a load of refusals nearly all end unparsed."""
+
+SAME_US = 1_000
+"""So long, at most, requests with one head are told the same: the door judges what is
+ahead in steps of this."""
 
 LOG_SILENT_US = 2_000_000
 """While the log has acknowledged nothing for so long, though a heartbeat is written
@@ -85,6 +91,7 @@ class Handler:
             outcomes=outcomes,
             clock=clock,
         )
+        self.known_heads = KnownHeads()
         self._waiting = self.ends.waiters.by_id
         self.new_request_id = RequestIds().next
         self._fleet = fleet
@@ -139,7 +146,7 @@ class Handler:
                 ),
             )
 
-    def finish(self, exchange: Exchange, body: bytes | bytearray) -> None:
+    def finish(self, exchange: Exchange, body: bytes | bytearray) -> Refusal | None:
         """The body is complete: answer the refusal, or send the request on."""
         refusal = exchange.refusal
         if refusal is None:
@@ -148,10 +155,44 @@ class Handler:
             except Exception as error:  # noqa: BLE001 - as in begin
                 refusal = self._failed(exchange, error)
         if refusal is not None:
-            self.ends.stop_waiting(exchange)
+            if exchange.spoke:
+                self.ends.stop_waiting(exchange)
             self.ends.refuse(exchange, refusal)
         elif exchange.reserved_bytes and not exchange.is_claiming:
             self.bodies.release(exchange)
+        return refusal
+
+    def turned_away(self, exchange: Exchange, refusal: Refusal) -> TurnedAway:
+        """``exchange`` was refused for its head alone."""
+        before, after = refusal_around_id(refusal, exchange.head.x_request_id)
+        return TurnedAway(
+            refusal,
+            exchange.served,
+            exchange.priority,
+            exchange.started_us + SAME_US,
+            self._admission.verdict,
+            before,
+            after,
+        )
+
+    def turned_away_again(self, turned_away: TurnedAway, data: bytes) -> bytes | None:
+        """The answer to a request with the same head that comes right behind one that
+        was turned away. None: it is to be looked at by itself."""
+        now_us = self.clock.now_us()
+        if (
+            now_us >= turned_away.until_us
+            or turned_away.verdict != self._admission.verdict
+            or self.drain.is_on
+            or self._may_check(len(data))
+            or overrides(data)
+            or not self.outcomes.turned_away(turned_away, now_us)
+        ):
+            return None
+        return b"%b%b%b" % (
+            turned_away.before_id,
+            self.new_request_id().encode(),
+            turned_away.after_id,
+        )
 
     def _failed(self, exchange: Exchange, error: Exception) -> Refusal:
         match error:

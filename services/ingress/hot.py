@@ -10,12 +10,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.exchange import Exchange
+from services.ingress.known import KnownHead
 from services.ingress.refusal import Refusal
 
 if TYPE_CHECKING:
     from services.ingress.protocol import InferenceProtocol
 
-__all__ = ["Cycle", "HotExchange", "is_answered_early", "parting"]
+__all__ = ["Cycle", "HotExchange", "ask_again", "is_answered_early", "parting"]
 
 
 class _Unheard:
@@ -110,3 +111,25 @@ def parting(refusal: Refusal, request_id: str, x_request_id: bytes) -> bytes:
         len(body),
         body,
     )
+
+
+def ask_again(connection: InferenceProtocol, known: KnownHead, data: bytes) -> None:
+    """``data``, a whole request, does what the parser's callbacks would; the parser
+    itself stays before a request."""
+    handler = connection.handler
+    turned_away = known.turned_away
+    if turned_away is not None:
+        answer = handler.turned_away_again(turned_away, data)
+        if answer is not None:
+            connection.transport.write(answer)
+            connection.on_response_complete()
+            return
+        known.turned_away = None
+    connection.quiet_since_us = None
+    exchange = HotExchange(connection, keep_alive=not handler.drain.is_on)
+    connection.cycle = exchange
+    exchange.body_complete = True
+    handler.begin(exchange, known.target, known.head)
+    refusal = handler.finish(exchange, data[len(known.text) :])
+    if refusal is not None and refusal is exchange.doubt:
+        known.turned_away = handler.turned_away(exchange, refusal)

@@ -16,6 +16,7 @@ long run; what is above is counted, in one line a second. Under overload a line 
 longer than a refusal, and buries what else is to be read."""
 
 _SECOND_US = 1_000_000
+_LINE_US = _SECOND_US // LINES_PER_S
 
 
 class Journal:
@@ -26,12 +27,15 @@ class Journal:
         self._clock = clock
         self._room = float(LINES_AT_ONCE_MAX)
         self._looked_us = 0
+        self._room_at_us = 0
+        """Before this instant there is no room again."""
         self._untold = 0
         self._untold_since_us = 0
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
-        """A request ended without a result."""
-        if not self._has_room():
+        """A request ended without a result, ``total_us`` after it began."""
+        now_us = exchange.started_us + total_us
+        if self.counts(now_us) or not self._has_room(now_us):
             return
         served = exchange.served
         self._log.info(
@@ -48,9 +52,16 @@ class Journal:
             total_us=total_us,
         )
 
+    def counts(self, now_us: int) -> bool:
+        """Whether one more failure is counted, and not to be written down."""
+        if now_us >= self._room_at_us:
+            return False
+        self._untold += 1
+        return True
+
     def unread(self, request_id: str, x_request_id: bytes, refusal: Refusal) -> None:
         """Something was refused before it was a request of a model."""
-        if self._has_room():
+        if self._has_room(self._clock.now_us()):
             self._log.info(
                 "request.failed",
                 request_id=request_id,
@@ -64,8 +75,7 @@ class Journal:
         """A fault of our own ended a request."""
         self._log.error("http.failed", request_id=request_id, exc_info=error)
 
-    def _has_room(self) -> bool:
-        now_us = self._clock.now_us()
+    def _has_room(self, now_us: int) -> bool:
         grown = (now_us - self._looked_us) * LINES_PER_S / _SECOND_US
         self._room = min(self._room + grown, LINES_AT_ONCE_MAX)
         self._looked_us = now_us
@@ -76,6 +86,7 @@ class Journal:
             if not self._untold:
                 self._untold_since_us = now_us
             self._untold += 1
+            self._room_at_us = now_us + int((1 - self._room) * _LINE_US) + 1
             return False
         self._room -= 1
         return True

@@ -44,10 +44,16 @@ class Meter:
         latencies.observe(latencies_us)
         self._first(len(latencies_us))
 
-    def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
-        model, version = _named(exchange)
+    def refused(
+        self,
+        model: str,
+        version: str,
+        priority: Priority,
+        refusal: Refusal,
+        total_us: int,
+    ) -> None:
         count, latencies = self._of(
-            model, version, exchange.priority, refusal.status, refusal.reason
+            model, version, priority, refusal.status, refusal.reason
         )
         count.value += 1
         latencies.observe((total_us,))

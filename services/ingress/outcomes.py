@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from headrace.domain import Priority
+from headrace.domain import Priority, ServedVersion
+from headrace.telemetry import UNKNOWN
 from headrace.wire import Replies
 from services.ingress.exchange import Exchange
 from services.ingress.journal import Journal
+from services.ingress.known import TurnedAway
 from services.ingress.meter import Meter
 from services.ingress.refusal import Refusal
 from services.ingress.statistics import Statistics
@@ -50,11 +52,29 @@ class Outcomes:
             rows = 0
 
     def refused(self, exchange: Exchange, refusal: Refusal, total_us: int) -> None:
-        served = exchange.served
-        if served is not None:
-            self._statistics.of(served.model, served.version).fail.add(total_us)
-        self._meter.refused(exchange, refusal, total_us)
+        self._count(exchange.served, exchange.priority, refusal, total_us)
         self._journal.refused(exchange, refusal, total_us)
+
+    def turned_away(self, again: TurnedAway, now_us: int) -> bool:
+        """As :meth:`refused`, of one that is nowhere but here; False, and nothing is
+        counted: there is room to write it down."""
+        if not self._journal.counts(now_us):
+            return False
+        self._count(again.served, again.priority, again.refusal, 0)
+        return True
+
+    def _count(
+        self,
+        served: ServedVersion | None,
+        priority: Priority,
+        refusal: Refusal,
+        total_us: int,
+    ) -> None:
+        model = version = UNKNOWN
+        if served is not None:
+            model, version = served.model, served.version
+            self._statistics.of(model, version).fail.add(total_us)
+        self._meter.refused(model, version, priority, refusal, total_us)
 
     def unread(self, request_id: str, x_request_id: bytes, refusal: Refusal) -> None:
         """Something was refused that is no inference request, or none to the end of

@@ -22,7 +22,13 @@ from headrace.domain import Reason
 from services.ingress.departure import Departure
 from services.ingress.handler import Handler
 from services.ingress.head import Target, read_head, read_target, read_x_request_id
-from services.ingress.hot import Cycle, HotExchange, is_answered_early, parting
+from services.ingress.hot import (
+    Cycle,
+    HotExchange,
+    ask_again,
+    is_answered_early,
+    parting,
+)
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.rules import broken_rule
@@ -129,7 +135,10 @@ class InferenceProtocol(HttpToolsProtocol):
             and data.startswith(known.text)
             and (previous is None or previous.response_complete)
         ):
-            self._ask_again(known, data)
+            try:
+                ask_again(self, known, data)
+            except Exception as error:  # noqa: BLE001 - as in the parser's callbacks
+                self._crash(error)
             return
         self._message_bytes += len(data)
         try:
@@ -160,19 +169,8 @@ class InferenceProtocol(HttpToolsProtocol):
             and cycle.body_complete
         ):
             self._heads_left -= 1
-            self._known = known_head(data, self._target, cycle.head)
-
-    def _ask_again(self, known: KnownHead, data: bytes) -> None:
-        """What the parser's callbacks do; the parser itself stays before a request."""
-        self.quiet_since_us = None
-        handler = self.handler
-        self.cycle = exchange = HotExchange(self, keep_alive=not handler.drain.is_on)
-        exchange.body_complete = True
-        try:
-            handler.begin(exchange, known.target, known.head)
-            handler.finish(exchange, data[len(known.text) :])
-        except Exception as error:  # noqa: BLE001 - as around the parser's callbacks
-            self._crash(error)
+            known = known_head(data, self._target, cycle.head)
+            self._known = known and self.handler.known_heads.one(known)
 
     def _crash(self, error: Exception) -> None:
         """A fault of ours outside the handler, or in how it answers."""

@@ -22,7 +22,7 @@ _AT_THE_DOOR = {
 _SECOND_US = 1_000_000
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, cache_hash=True):
     """An answer other than 200; ``text`` says what was wrong, expected and got."""
 
     status: int
