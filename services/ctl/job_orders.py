@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,9 +21,20 @@ from headrace.jobs import (
     made_of,
 )
 from headrace.wire.jobs import JobSpec, JobState
+from headrace.wire.requests import BULK_TIMEOUT_MAX_US
 from services.ctl.errors import UsageError
+from services.ctl.instants import until_us
 
-__all__ = ["absolute", "check_files", "check_unclaimed", "rows_max", "wrong_usage"]
+__all__ = [
+    "absolute",
+    "check_files",
+    "check_unclaimed",
+    "deadline_us",
+    "rows_max",
+    "wrong_usage",
+]
+
+_LOCAL = re.compile(r"^(file|local):(//)?/")
 
 
 @contextmanager
@@ -36,8 +48,10 @@ def wrong_usage() -> Iterator[None]:
 
 
 def absolute(url: str) -> str:
-    """A path of this machine as one that does not depend on where we are."""
+    """A path of this machine as one that does not depend on where we are, nor on how it
+    is written."""
     *chain, url = url.split("::")
+    url = _LOCAL.sub("/", url)
     if "://" in url:
         return "::".join([*chain, url])
     path = Path(url).expanduser()
@@ -54,6 +68,16 @@ def rows_max(asked: int | None, usual: int, served: ServedVersion) -> int:
             file=sys.stderr,
         )
     return min(asked or usual, served.max_batch)
+
+
+def deadline_us(text: str, now_us: int) -> int:
+    """Of a job. Raises UsageError, also for one that does not count."""
+    found = until_us(text, now_us, option="--deadline")
+    if found - now_us > BULK_TIMEOUT_MAX_US:
+        raise UsageError(
+            f"--deadline {text} is further away than results are kept: 7d at most."
+        )
+    return found
 
 
 def check_files(

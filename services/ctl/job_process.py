@@ -19,6 +19,7 @@ from services.ctl.cluster import Cluster
 from services.ctl.job_view import progress_view, told_end
 from services.ctl.options import writable_folder
 from services.ctl.running import DATA_FOLDER
+from services.ctl.where import payload_reader
 from services.ctl.wording import counted
 
 __all__ = ["bus_settings", "run_here", "site", "start_beside"]
@@ -34,7 +35,8 @@ def bus_settings() -> BusSettings:
 
 
 def site(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> JobSite:
-    return JobSite(*cluster, spec, served, bus_settings().payload_bytes_max)
+    bytes_max = bus_settings().payload_bytes_max
+    return JobSite(*cluster, spec, served, bytes_max, payload_reader())
 
 
 def run_here(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> int:

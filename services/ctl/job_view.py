@@ -64,10 +64,10 @@ def job_row(job: Job) -> JobRow:
     if (
         progress is not None
         and not left
-        and done
+        and done > progress.found
         and job.heard_us > progress.started_us
     ):
-        rate = done / ((job.heard_us - progress.started_us) / 1e6)
+        rate = (done - progress.found) / ((job.heard_us - progress.started_us) / 1e6)
         if progress.rows is not None and progress.state is JobState.RUNNING:
             left_s = (progress.rows - done) / rate
     return JobRow(

@@ -33,12 +33,12 @@ from headrace.wire.jobs import JobCancel, JobPart, JobSpec, JobState
 from headrace.wire.topics import KEPT_JOBS
 from services.ctl.cluster import Cluster, reached
 from services.ctl.errors import UsageError
-from services.ctl.instants import until_us
 from services.ctl.job_life import is_alive
 from services.ctl.job_orders import (
     absolute,
     check_files,
     check_unclaimed,
+    deadline_us,
     rows_max,
     wrong_usage,
 )
@@ -348,7 +348,9 @@ def _refuse_batch(spec: JobSpec) -> None:
 
 def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
     checked_name("tenant", tenant)
-    job = asked.name or f"{served.model[:80]}-{uuid4().hex[:8]}"
+    job = asked.name
+    if job is None:
+        job = f"{served.model[:80]}-{uuid4().hex[:8]}"
     checked_name("job", job)
     if job in KEPT_JOBS:
         raise UsageError(f"--name {job} is the ingresses' own: choose another.")
@@ -365,9 +367,7 @@ def _spec(asked: Asked, tenant: str, served: ServedVersion) -> JobSpec:
         rows_max=rows_max(asked.rows, _rows(served), served),
         columns=dict(_named(each) for each in asked.columns),
         priority=Priority[asked.priority.upper()],
-        deadline_us=None
-        if deadline is None
-        else until_us(deadline, now_us, option="--deadline"),
+        deadline_us=None if deadline is None else deadline_us(deadline, now_us),
     )
 
 

@@ -44,7 +44,7 @@ from headrace.replay.page import (
     write_page,
 )
 from headrace.wire import Topics
-from services.ctl.where import payload_store
+from services.ctl.where import payload_reader
 from services.ctl.wording import counted
 
 __all__ = ["Exported", "Task", "show_export", "show_report"]
@@ -79,7 +79,7 @@ class Task:
     def export_recorded(self, connection: KafkaConnection, topics: Topics) -> Exported:
         """Run nothing. Raises BusError, and SetupError for the file."""
         assert self.export is not None
-        payloads = _payloads()
+        payloads = Payloads(payload_reader())
         with (
             _bars("records read") as (bar, (read,)),
             self._recording(connection, topics, bar, read) as recording,
@@ -100,7 +100,7 @@ class Task:
         at = datetime.now(UTC)
         remove_leftovers(connection, topics, int(at.timestamp() * 1e6))
         comparison = Comparison(served, default=self.allowed)
-        payloads = _payloads()
+        payloads = Payloads(payload_reader())
         with (
             _bars("records read", "requests run") as (bar, (read, ran)),
             self._recording(connection, topics, bar, read) as recording,
@@ -157,11 +157,6 @@ class Task:
             yield recording
         finally:
             recording.close()
-
-
-def _payloads() -> Payloads:
-    store = payload_store()
-    return Payloads(None if store is None else store.read)
 
 
 @contextmanager

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from headrace.broker import KafkaConnection, reach
+from headrace.domain import PayloadRef
 from headrace.errors import SetupError
 from headrace.lifecycle import BusSettings, read_settings
-from headrace.payloads import PayloadStore
+from headrace.payloads import PayloadStore, no_store
 from services.ctl.options import checked_bootstrap, checked_url
 from services.ctl.running import DATA_FOLDER, Document, all_running, find_running
 
@@ -19,6 +21,7 @@ __all__ = [
     "ingress_url",
     "kafka",
     "kafka_elsewhere",
+    "payload_reader",
     "payload_store",
     "topic_pool",
     "topic_prefix",
@@ -81,6 +84,13 @@ def topic_prefix() -> str:
     """How the topics' names begin, from the variable that the services read. Raises
     SetupError, also for a name that is near it and no setting."""
     return _bus().prefix
+
+
+def payload_reader() -> Callable[[PayloadRef], memoryview]:
+    """Reads its objects, or raises PayloadLost or StoreUnavailable, as it does where
+    no store is set. Raises SetupError."""
+    store = payload_store()
+    return no_store if store is None else store.read
 
 
 def payload_store() -> PayloadStore | None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.broker import KafkaAdmin, KafkaConnection, records_since
+from headrace.errors import RequestError
 from headrace.jobs import (
     JobSite,
     JobTaken,
@@ -27,6 +28,7 @@ from headrace.jobs import (
 )
 from headrace.jobs.watching import JobWatch
 from headrace.lifecycle import BusSettings
+from headrace.payloads import PayloadStore, no_store
 from headrace.wire import headers as names
 from headrace.wire import results_topic
 from headrace.wire.jobs import JobCancel, JobProgress, JobSpec, JobState
@@ -63,7 +65,7 @@ def put_job(
     KafkaAdmin(connection).create_topics([topic], 10.0)
     JobWriter(connection, topics).write(spec)
     served = served_version(Cluster(connection, topics), model, "1")
-    return JobSite(connection, topics, spec, served, BUS.payload_bytes_max)
+    return JobSite(connection, topics, spec, served, BUS.payload_bytes_max, no_store)
 
 
 def write_rows(path: Path, rows: int, width: int, column: str) -> np.ndarray:
@@ -96,6 +98,23 @@ def test_rows_come_back_in_order_beside_their_columns(
         "in.parquet",
         "out.parquet",
     ]
+
+
+def test_outputs_that_are_larger_than_a_record_come_from_the_payload_store(
+    platform: Platform, payloads: Path, tmp_path: Path
+) -> None:
+    source, output = tmp_path / "in.parquet", tmp_path / "out.npy"
+    write_rows(source, 7, 1, "X")
+    store = PayloadStore(f"file://{payloads}")
+    unset = put_job(platform, "spread", source, output, 4)
+    site = unset._replace(read=store.read)
+    with pytest.raises(RequestError, match="HEADRACE_BUS__PAYLOAD_STORE.* jobs resume"):
+        run_job(unset, nobody)
+
+    ended = run_job(site, nobody)
+
+    assert (ended.state, ended.done, ended.failed) == (JobState.DONE, 7, 0)
+    assert (np.load(output) == np.arange(7)[:, None]).all()
 
 
 def test_a_row_that_fails_takes_no_other_with_it(

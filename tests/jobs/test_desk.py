@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain import Reason
-from headrace.jobs.desk import LOST, Desk
+from headrace.jobs.desk import LOST, Desk, is_end
 from headrace.jobs.outputs import RowError
 from headrace.wire.jobs import RowRange
 
@@ -72,6 +72,24 @@ def test_what_ends_all_rows_alike_is_not_tried_one_by_one() -> None:
     desk.buried(RowRange(0, 2), Reason.EXPIRED, "over", b"request")
     assert ended(desk) == [(0, 2, 0, "expired")]
     assert desk.failed == 2
+
+
+def test_rows_that_cannot_be_in_time_have_expired_like_those_after_them() -> None:
+    desk: Desk[str] = Desk()
+    desk.planned(RowRange(0, 2))
+    desk.buried(RowRange(0, 2), Reason.DEADLINE_UNATTAINABLE, "late", b"request")
+    assert ended(desk) == [(0, 2, 0, "expired")]
+    assert desk.expired == 2
+
+
+def test_a_record_that_expired_before_its_job_is_sent_again() -> None:
+    """One that is not bulk may wait for ten minutes, the job for as long as it has."""
+    for reason in (Reason.EXPIRED, Reason.DEADLINE_UNATTAINABLE):
+        ends = [is_end(reason, left_us) for left_us in (None, 61_000_000, 1, -1)]
+        assert ends == [False, False, True, True]
+    assert is_end(Reason.POISON, None)
+    assert is_end(Reason.CANCELLED, None)
+    assert not is_end(Reason.OVERLOADED, -1)
 
 
 def test_a_broken_row_ends_where_it_stands() -> None:

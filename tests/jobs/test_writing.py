@@ -9,6 +9,7 @@ import pytest
 from headrace.domain import Datatype, Tensor
 from headrace.errors import RequestError
 from headrace.jobs import errors_url
+from headrace.jobs import output as module
 from headrace.jobs.answers import Part
 from headrace.jobs.output import Output, check_output
 from headrace.jobs.outputs import OutputColumns, RowError
@@ -262,3 +263,22 @@ def test_a_column_that_a_format_cannot_hold_is_refused_at_once(tmp_path: Path) -
     check_output("o.csv", served, rows)
     with pytest.raises(RequestError, match="nested dictionary"):
         check_output("o.parquet", served, rows)
+
+
+def test_large_outputs_are_written_before_their_chunk_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few bytes of input may become a megabyte of output."""
+    monkeypatch.setattr(module, "HELD_BYTES_MAX", 30)
+    source, target = tmp_path / "in.npy", tmp_path / "o.arrow"
+    np.save(source, np.zeros((7, 2), np.float32))
+    served = a_version(("x", FP32, (-1, 2)), outputs=(("y", FP32, (-1, 2)),))
+    output = Output(str(target), served, InputRows([str(source)]))
+    for first, rows in ((0, 2), (2, 1), (3, 3), (6, 1)):
+        output.add(Part(first, rows, 1, (fp32(rows + 1, 2, first=2 * first - 2),)))
+    output.put()
+    found = pa.ipc.open_file(str(target))
+    batches = [found.get_batch(each) for each in range(found.num_record_batches)]
+    assert [batch.num_rows for batch in batches] == [3, 3, 1]
+    rows_of_all = [row for batch in batches for row in batch["y"].to_pylist()]
+    assert rows_of_all == [[2 * row, 2 * row + 1] for row in range(7)]

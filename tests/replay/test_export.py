@@ -12,13 +12,14 @@ import pytest
 
 from headrace.domain import Datatype, Tensor
 from headrace.errors import SetupError
+from headrace.payloads import no_store
 from headrace.replay import Payloads
 from headrace.replay import export as module
 from headrace.replay.export import ParquetExport
 from tests.replay.builders import MS, labels, recorded, replayed, scores
 from tests.wire.records import a_value
 
-NO_STORE = Payloads(None)
+NO_STORE = Payloads(no_store)
 
 
 def half(*values: float) -> Tensor:

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.domain import PayloadRef, Tensor
 from headrace.errors import PayloadLost, StoreUnavailable
+from headrace.payloads import no_store
 from headrace.replay import Comparison, Payloads, Recorded
 from headrace.replay.export import ParquetExport
 from headrace.wire.payloads import dataref_bytes
@@ -85,7 +86,7 @@ def test_data_that_are_gone_leave_nothing_to_compare(*, is_known: bool) -> None:
         replayed(recorded(*THEN, offset=8)), payload=store.put("now", b"")
     )
     store.objects.clear()
-    payloads = Payloads(store.read if is_known else None)
+    payloads = Payloads(store.read if is_known else no_store)
     comparison = Comparison(SERVED)
 
     for each in (one, lost):
@@ -112,4 +113,4 @@ def test_inputs_are_exported_from_the_store(tmp_path: Path) -> None:
 
     assert [each and len(each) for each in columns] == [8, 8, None]
     with pytest.raises(StoreUnavailable):
-        Payloads(None).inputs(asking(recorded(), sized))
+        Payloads(no_store).inputs(asking(recorded(), sized))

@@ -29,6 +29,10 @@ class Chunk(NamedTuple):
     batch: pa.RecordBatch
     broken: dict[int, str]
 
+    def up_to(self, end: int) -> Chunk:
+        """Without the rows from ``end`` on."""
+        return self._replace(batch=self.batch.slice(0, end - self.first))
+
     def from_row(self, start: int) -> Chunk:
         """Without the rows before ``start``."""
         skipped = max(start - self.first, 0)

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from headrace.domain import Reason
+from headrace.domain import Reason, is_final
 from headrace.jobs.answers import Answers, Part
 from headrace.jobs.outputs import RowError
 from headrace.wire.jobs import RowRange
 
-__all__ = ["LOST", "Desk", "Single"]
+__all__ = ["LOST", "Desk", "Single", "is_end"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,21 @@ _OF_ALL_ROWS = frozenset(
     }
 )
 """Ends that do not come from what is in the rows: one by one they would end alike."""
+
+_LATE = frozenset({Reason.EXPIRED, Reason.DEADLINE_UNATTAINABLE})
+_ENDS = frozenset({Reason.ATTEMPTS_EXHAUSTED, Reason.CANCELLED})
+SOON_US = 60_000_000
+"""So long before a job's deadline its rows may be told that it cannot be met."""
+
+
+def is_end(reason: Reason, left_us: int | None) -> bool:
+    """Whether an error in a result's place, which other priorities than bulk have, is
+    the end of its rows. After any other, such as one that was shed, they are sent again
+    in the end. ``left_us``: until the job's deadline; None: it has none, but each such
+    record has one of its own."""
+    if reason in _LATE:
+        return left_us is not None and left_us <= SOON_US
+    return reason in _ENDS or is_final(reason)
 
 
 class Single(NamedTuple):
@@ -110,6 +125,8 @@ class Desk(Generic[T]):
     ) -> None:
         """A dead letter, or an error in a result's place. ``request``: the value of
         the record that failed; without it several rows are as good as lost."""
+        if reason in _LATE:
+            reason = Reason.EXPIRED  # as the rows after it
         if rows.rows == 1 or reason in _OF_ALL_ROWS:
             self._end(rows, RowError(reason, text))
         elif rows.end > self.frontier and request is not None:

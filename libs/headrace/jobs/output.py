@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +21,9 @@ from headrace.jobs.work import Answer
 from headrace.jobs.writing import open_writer
 
 __all__ = ["Output", "check_output", "errors_url", "made_of", "remove_unfinished"]
+
+HELD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of results; beyond, the rows so far are written before their chunk is complete."""
 
 
 def errors_url(output: str) -> str:
@@ -68,6 +72,12 @@ def _writable(url: str) -> Iterator[None]:
             raise RequestError(f"{url} cannot be written: {error}") from error
 
 
+def _bytes_of(answer: Answer) -> int:
+    if isinstance(answer, RowError):
+        return 0
+    return sum(len(tensor.data) for tensor in answer)
+
+
 class _ErrorLine(msgspec.Struct):
     row: int
     reason: str
@@ -89,6 +99,7 @@ class Output:
         self._chunks = rows.chunks()
         self._chunk: Chunk | None = None
         self._parts: list[Part[Answer]] = []
+        self._bytes = 0
         self._file = Replacing(url)
         self._errors: Replacing | None = None
         self._is_closed = False
@@ -108,12 +119,15 @@ class Output:
             end = self._chunk.first + self._chunk.batch.num_rows
             rows = min(part.end, end) - part.first
             self._parts.append(part._replace(rows=rows))
+            self._bytes += _bytes_of(part.answer)
             part = Part(
                 part.first + rows, part.rows - rows, part.skip + rows, part.answer
             )
-            if self._parts[-1].end == end:
-                self._write(self._chunk)
-                self._chunk, self._parts = None, []
+            written = self._parts[-1].end
+            if written == end or self._bytes >= HELD_BYTES_MAX:
+                self._write(self._chunk.up_to(written))
+                self._chunk = self._chunk.from_row(written) if written < end else None
+                self._parts, self._bytes = [], 0
 
     def put(self) -> None:
         """All rows were added: the file takes its place."""

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headrace.broker import Answered, BulkExchange, KafkaConnection, records_at
-from headrace.clock import Clock
-from headrace.domain import Reason, Source, Tensor, is_final
-from headrace.errors import BusError
+from headrace.clock import SystemClock, wall_us
+from headrace.domain import PayloadRef, Reason, Source, Tensor
+from headrace.errors import BusError, PayloadLost, RequestError, StoreUnavailable
 from headrace.jobs.answers import Part
-from headrace.jobs.desk import Desk
+from headrace.jobs.desk import Desk, is_end
 from headrace.jobs.outputs import RowError
 from headrace.jobs.records import NewRecord, row_of
-from headrace.jobs.work import Work
-from headrace.wire import decode_plain_reply
+from headrace.jobs.work import Answer, Work
+from headrace.wire import PlainReply, decode_plain_reply
 from headrace.wire.jobs import JobSpec, RowRange
+from headrace.wire.payloads import tensors_from
 
 __all__ = ["Held", "Publishing"]
 
@@ -27,24 +28,16 @@ AHEAD_BYTES_MAX: Final = 48 * 1024 * 1024
 """Of results that wait for earlier rows; beyond, only their place is kept."""
 
 FETCHED_AT_ONCE: Final = 500
-_ENDS: Final = frozenset(
-    {each for each in Reason if is_final(each)}
-    | {Reason.ATTEMPTS_EXHAUSTED, Reason.CANCELLED}
-)
-"""Errors in place of results, which other priorities than bulk have. After any other,
-such as one that was shed, the rows are sent again in the end."""
-
 FLUSH_S: Final = 10.0
 
 _STORED: Final = (
-    "the outputs are larger than a record may be (payload_bytes_max), and a job does "
+    "the outputs are larger than a record may be (payload_bytes_max), and a batch does "
     "not read the payload store"
 )
 
 
 class Held(NamedTuple):
-    """A result: its tensors, or where they lie in the log. ``size``: bytes of them
-    kept."""
+    """A result: its tensors, or where the log has it. ``size``: bytes of them kept."""
 
     place: Source
     tensors: tuple[Tensor, ...] | None
@@ -62,14 +55,15 @@ class Publishing:
         desk: Desk[Held],
         work: Work,
         exchange: BulkExchange,
-        clock: Clock,
+        read: Callable[[PayloadRef], memoryview] | None = None,
     ) -> None:
         self._connection = connection
         self._spec = spec
         self._desk = desk
         self._rows, self._maker, self._output, _ = work
         self._exchange = exchange
-        self._clock = clock
+        self._clock = SystemClock()
+        self._read = read
         self._plan = self._planned(desk.cursor)
         self._again: Iterator[NewRecord] = iter(())
         self._pending: NewRecord | None = None
@@ -184,23 +178,32 @@ class Publishing:
             if rows is None:
                 continue
             self._flying.discard(rows)
-            reply, letter = answered.reply, answered.letter
+            letter = answered.letter
             if letter is not None:
                 request = None if is_old else answered.value or None
                 self._desk.buried(rows, letter.reason, letter.text, request)
-            elif reply is not None and reply.payload is not None:
-                self._desk.buried(rows, Reason.TOO_LARGE, _STORED, None)
-            elif reply is not None and reply.reason is None:
-                self._keep(rows, answered, reply.outputs)
-            elif reply is not None and reply.reason in _ENDS:
-                self._desk.buried(rows, reply.reason, reply.text, None)
+            elif answered.reply is not None:
+                self._take_reply(rows, answered, answered.reply)
         self.write()
 
-    def _keep(
-        self, rows: RowRange, answered: Answered, tensors: tuple[Tensor, ...]
+    def _take_reply(
+        self, rows: RowRange, answered: Answered, reply: PlainReply
     ) -> None:
-        held = Held(answered.place, tensors, len(answered.value))
-        if self._ahead_bytes + held.size > AHEAD_BYTES_MAX:
+        if reply.payload is not None and self._read is None:
+            self._desk.buried(rows, Reason.TOO_LARGE, _STORED, None)
+        elif reply.reason is None:
+            self._keep(rows, answered, reply)
+        elif is_end(reply.reason, self._left_us()):
+            self._desk.buried(rows, reply.reason, reply.text, None)
+
+    def _left_us(self) -> int | None:
+        deadline_us = self._spec.deadline_us
+        return None if deadline_us is None else deadline_us - wall_us()
+
+    def _keep(self, rows: RowRange, answered: Answered, reply: PlainReply) -> None:
+        held = Held(answered.place, reply.outputs, len(answered.value))
+        is_apart = reply.payload is not None
+        if is_apart or self._ahead_bytes + held.size > AHEAD_BYTES_MAX:
             held = Held(answered.place, None, 0)
         if self._desk.answered(rows, held):
             self._ahead_bytes += held.size
@@ -216,8 +219,28 @@ class Publishing:
             if isinstance(held, RowError):
                 self._output.add(Part(first, rows, skip, held))
                 continue
-            tensors = held.tensors
-            if tensors is None:
-                tensors = decode_plain_reply(found[held.place]).outputs
+            answer: Answer | None = held.tensors
+            if answer is None:
+                answer = self._outputs(decode_plain_reply(found[held.place]))
+            if isinstance(answer, RowError):
+                self._desk.failed += rows
             self._ahead_bytes = max(self._ahead_bytes - held.size, 0)
-            self._output.add(Part(first, rows, skip, tensors))
+            self._output.add(Part(first, rows, skip, answer))
+
+    def _outputs(self, reply: PlainReply) -> Answer:
+        """With their data, where the payload store has it."""
+        if reply.payload is None:
+            return reply.outputs
+        assert self._read is not None
+        try:
+            content = self._read(reply.payload)
+            return tensors_from(reply.payload, reply.outputs, content)
+        except PayloadLost as error:
+            return RowError(Reason.PAYLOAD_LOST, str(error))
+        except ValueError:
+            return RowError(Reason.PAYLOAD_LOST, "the outputs' object does not fit")
+        except StoreUnavailable as error:
+            raise RequestError(
+                f"{error}: outputs larger than a record lie there; go on with "
+                f"`headrace jobs resume {self._spec.job}`"
+            ) from error

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from headrace.broker import BulkExchange, KafkaConnection
-from headrace.clock import SystemClock, wall_us
+from headrace.clock import wall_us
 from headrace.delivery import Mark
-from headrace.domain import ServedVersion
+from headrace.domain import PayloadRef, ServedVersion
 from headrace.errors import BusError, RequestError
 from headrace.jobs.columns import Columns
 from headrace.jobs.desk import Desk
@@ -59,13 +59,16 @@ def input_rows(spec: JobSpec, served: ServedVersion) -> tuple[InputRows, Columns
 
 
 class JobSite(NamedTuple):
-    """A job and the platform that it runs on; ``payload_bytes_max``: the platform's."""
+    """A job and the platform that it runs on; ``payload_bytes_max``: the platform's.
+    ``read`` gives an object of its payload store, or raises PayloadLost or
+    StoreUnavailable; None: outputs that lie there fail their row."""
 
     connection: KafkaConnection
     topics: Topics
     spec: JobSpec
     served: ServedVersion
     payload_bytes_max: int
+    read: Callable[[PayloadRef], memoryview] | None = None
 
 
 def run_job(
@@ -157,7 +160,7 @@ def _working(
             desk=desk,
             work=work,
             exchange=exchange,
-            clock=SystemClock(),
+            read=site.read,
         )
         yield _Parts(work, exchange, desk, publishing)
     finally:
@@ -192,6 +195,7 @@ class _Run:
         publishing = self._parts.publishing
         if self._watch.before is not None:
             publishing.catch_up(known)
+            self._watch.tell(found=self._parts.desk.frontier)
         if not self._watch.progress.positions:
             # Before the first record, so that a successor looks no further back.
             self._watch.tell(positions=self._parts.exchange.pacing.mark().ends)

@@ -10,11 +10,19 @@ from headrace.errors import PayloadLost, StoreUnavailable
 from headrace.payloads.reaching import asked_of, reach_store
 from headrace.wire.payloads import is_object_name, object_hour
 
-__all__ = ["PayloadStore"]
+__all__ = ["PayloadStore", "no_store"]
 
 _PROBE = "probe"
 _STORE = "the payload store"
 _HOUR_US = 3_600_000_000
+
+
+def no_store(_: PayloadRef) -> memoryview:
+    """In place of :meth:`PayloadStore.read` where no store is known."""
+    raise StoreUnavailable(
+        "tensors are in a payload store, and none is set here "
+        "(HEADRACE_BUS__PAYLOAD_STORE)"
+    )
 
 
 class PayloadStore:

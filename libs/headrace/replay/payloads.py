@@ -20,10 +20,10 @@ UNREADABLE = frozenset({Reason.PAYLOAD_LOST.value, Reason.STORE_UNAVAILABLE.valu
 
 
 class Payloads:
-    """``read`` gives an object of the store, or raises PayloadLost or StoreUnavailable;
-    None: no store is known here."""
+    """``read`` gives an object of the store, or raises PayloadLost or
+    StoreUnavailable."""
 
-    def __init__(self, read: Callable[[PayloadRef], memoryview] | None) -> None:
+    def __init__(self, read: Callable[[PayloadRef], memoryview]) -> None:
         self._read = read
 
     def with_data(self, replayed: Replayed) -> Replayed:
@@ -60,24 +60,16 @@ class Payloads:
         PayloadLost and StoreUnavailable."""
         value = recorded.record.value or b""
         payload = read_dataref(dict(recorded.record.headers))
-        content = None if payload is None else self._content(payload)
+        content = None if payload is None else self._read(payload)
         return raw_inputs(value, payload, content)
 
     def _outputs(
         self, payload: PayloadRef, described: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
         try:
-            return tensors_from(payload, described, self._content(payload))
+            return tensors_from(payload, described, self._read(payload))
         except ValueError as error:
             raise PayloadLost("the answer's object does not fit") from error
-
-    def _content(self, payload: PayloadRef) -> memoryview:
-        if self._read is None:
-            raise StoreUnavailable(
-                "tensors are in a payload store, and none is set here "
-                "(HEADRACE_BUS__PAYLOAD_STORE)"
-            )
-        return self._read(payload)
 
 
 def _status(error: PayloadLost | StoreUnavailable) -> str:

@@ -138,6 +138,9 @@ class JobProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: Count = 0
     """Rows in the output, and those of them that have an error in place of outputs."""
 
+    found: Count = 0
+    """Those of ``done`` that had their end before this publisher."""
+
     expired: Count = 0
     """Those of the failed that have not run by the deadline."""
 

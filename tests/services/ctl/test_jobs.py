@@ -29,6 +29,7 @@ from services.ctl.job_orders import (
     absolute,
     check_files,
     check_unclaimed,
+    deadline_us,
     rows_max,
     wrong_usage,
 )
@@ -105,6 +106,33 @@ def test_a_job_may_not_write_over_its_input(source: Path, tmp_path: Path) -> Non
     spec = a_spec("j", str(tmp_path / "o.npy"), str(tmp_path / "part.npy"))
     with pytest.raises(UsageError, match="over its own input"):
         check_files(spec, SERVED, spec.output, force=True)
+
+
+@pytest.mark.parametrize("mark", ["", "file:", "file://", "local://"])
+def test_a_file_of_this_machine_has_one_name(tmp_path: Path, mark: str) -> None:
+    """Or two jobs could write it at once."""
+    assert absolute(f"{mark}{tmp_path}/sub/../o.npy") == str(tmp_path / "o.npy")
+    chained = f"zip://a.csv::{mark}{tmp_path}/a.zip"
+    assert absolute(chained) == f"zip://a.csv::{tmp_path}/a.zip"
+
+
+@pytest.mark.parametrize("text", ["7.1d", "2999-01-01"])
+def test_a_deadline_behind_the_results_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="further away than results are kept"):
+        deadline_us(text, NOW_US)
+
+
+def test_a_rate_counts_the_rows_of_the_present_publisher() -> None:
+    spec = a_spec("j", "o.npy")
+    told = msgspec.structs.replace(
+        progress("j", JobState.RUNNING, os.getpid()),
+        started_us=NOW_US - 5_000_000,
+        rows=120,
+        done=100,
+        found=90,
+    )
+    row = job_row(Job(spec, told, heard_us=NOW_US))
+    assert (row.per_second, row.left_s) == (2, 10)
 
 
 @pytest.mark.parametrize("there", ["o.npy", "o.npy.errors.jsonl", "o.npy.part"])
