@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from headrace.broker import KafkaConnection, Record, tail
 from headrace.domain import ModelState
@@ -24,8 +25,8 @@ from services.ctl.where import kafka_elsewhere
 
 __all__ = ["VersionRow", "announced_versions", "bare_sentences", "models", "versions"]
 
-
-_PAIR_WIDTH = 9
+# Longer ones are folded.
+_WIDTHS_MAX = {"model": 24, "version": 9}
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -149,14 +150,15 @@ def _ms(ms: float) -> str:
 
 
 def _show(rows: list[VersionRow]) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
     for heading in ("model", "version"):
-        table.add_column(heading, overflow="fold")
+        longest = max(len(heading), *(len(getattr(row, heading)) for row in rows))
+        width = min(longest, _WIDTHS_MAX[heading])
+        table.add_column(heading, overflow="fold", width=width)
     table.add_column("slots", no_wrap=True)
-    table.add_column("max batch")
+    table.add_column("max batch", no_wrap=True)
     # Wrapped between the pairs, each of which is one word.
-    table.add_column("run ms by rows", min_width=_PAIR_WIDTH)
-    table.add_column("remarks", overflow="fold", min_width=24)
+    table.add_column("run ms by rows")
     for row in rows:
         slots = [
             f"{state} {','.join(map(str, numbers))}"
@@ -170,7 +172,13 @@ def _show(rows: list[VersionRow]) -> None:
             "\n".join(slots),
             str(row.max_batch) if is_ready else "",
             runs,
-            escape("\n".join([*row.reasons, *row.warnings])),
             style=None if is_ready else "red",
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    # Sentences, which a column of what is left of a terminal would tear to pieces.
+    for row in rows:
+        for text in (*row.reasons, *row.warnings):
+            name = f"{row.model}/{row.version}: "
+            style = None if ModelState.READY in row.slots else "red"
+            console.print(Text(name + text, style=style or ""), soft_wrap=True)

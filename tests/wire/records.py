@@ -63,7 +63,7 @@ def a_version(
     return ServedVersion(
         model="digits",
         version="3",
-        signature=Signature(inputs, ()),
+        signature=Signature(inputs, (TensorSpec("y", Datatype.FP32, (-1,)),)),
         sha256="aa",
         max_batch=max_batch,
         batch_axes=dict(axes),

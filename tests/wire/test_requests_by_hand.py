@@ -341,9 +341,19 @@ def surplus() -> oip.ModelInferRequest:
     return value
 
 
+def asking(output: str, **parameters: int) -> oip.ModelInferRequest:
+    value = a_value()
+    asked = value.outputs.add(name=output)
+    for name, number in parameters.items():
+        asked.parameters[name].int64_param = number
+    return value
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
+        (asking("z"), "unknown output 'z', model digits version 3 gives 'y'"),
+        (asking("y", classification=2), "classification is not supported"),
         (a_value(name="y"), "unknown input 'y', model digits version 3 takes 'x'"),
         (oip.ModelInferRequest(), "missing input 'x'"),
         (twice(), "input 'x' is given twice"),

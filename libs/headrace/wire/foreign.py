@@ -75,6 +75,7 @@ def read_foreign(
             f"topic of {model!r}"
         )
     served = version_of(model, version or message.model_version)
+    _check_outputs(message, served)
     if payload is not None:
         return _referenced(message, served, payload)
     inputs = _by_name(message, served)
@@ -156,6 +157,22 @@ def _message(value: bytes) -> oip.ModelInferRequest:
         raise UndecodableRecord(
             f"the value is no inference.ModelInferRequest: {error}"
         ) from error
+
+
+def _check_outputs(message: oip.ModelInferRequest, served: ServedVersion) -> None:
+    """A reply holds every output; what it would not hold is refused."""
+    names = [spec.name for spec in served.signature.outputs]
+    for output in message.outputs:
+        if output.name not in names:
+            raise RequestError(
+                f"unknown output '{output.name[:120]}', model {served.model} version "
+                f"{served.version} gives {_listed(names)}"
+            )
+        if "classification" in output.parameters:
+            raise RequestError(
+                f"output '{output.name}': classification is not supported, read the "
+                "scores and sort them"
+            )
 
 
 def _referenced(

@@ -208,28 +208,36 @@ def test_a_table_of_queues_is_whole_at_80_columns(
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_run_times_are_whole_at_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_run_times_and_remarks_are_whole_at_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warning = "a [warning] of many words " * 5
     run_ms = {1: 0.123, 2: 12.34, 3: 123.4, 32: 12345.6}
     rows = [
         VersionRow(
-            model=name * 8,
+            model=name,
             version="1",
             slots={"ready": [0, 1], "loading": [2]},
             reasons=[],
-            warnings=["a warning of many words " * 5],
+            warnings=[warning],
             max_batch=32,
             latency_objective_ms=None,
             run_ms=run_ms,
             sha256="",
         )
-        for name in ("a-name-", "word")
+        for name in ("a-long-name-" * 8, "a_name_of_24_characters_")
     ]
 
     show_versions(rows)
 
-    words = capsys.readouterr().out.split()
-    for pair in ("1:0.123", "2:12.3", "3:123", "32:12346"):
-        assert words.count(pair) == 2
+    told = capsys.readouterr().out
+    words = told.split()
+    for whole in ("1:0.123", "2:12.3", "3:123", "32:12346"):
+        assert words.count(whole) == 2
+    assert f"\n{rows[0].model}/1: {warning}\n" in told
+    table = told.partition(warning)[0].splitlines()[:-1]
+    assert all(len(line) <= 80 for line in table)
+    assert any(line.strip().startswith(f"{rows[1].model} ") for line in table)
 
 
 @pytest.mark.usefixtures("_narrow")
