@@ -92,7 +92,7 @@ STATUS_SILENT_US = 3_000_000
 until one comes."""
 
 STATUS_SILENT = "no heartbeat of this process came back through the log for 3 s"
-LINGER_MS = {Pace.QUIET: 0, Pace.BUSY: 1, Pace.PATIENT: 4}
+LINGER_MS = {Pace.QUIET: 0, Pace.BUSY: 2, Pace.PATIENT: 4}
 ACCEPTS_WITHIN_US = 3_000_000
 """So long after its start an ingress takes connections of a socket that it shares,
 though it may have to refuse what they ask."""

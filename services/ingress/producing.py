@@ -1,8 +1,11 @@
 """Requests into the log: a producer for quiet times, for busy ones, and for queues.
 
 The number of Kafka requests is the cost, not the number of records: without linger a
-record leaves at once, with 1 ms many share a request, and with 4 ms ten do where the
-device takes 2,500 a second.
+record leaves at once, with some milliseconds many share a request. And a linger that
+is over while an idempotent producer's last request is on its way makes the client ask
+its socket without a pause until the answer comes (librdkafka 2.16: it holds back what
+would be more than five records on the way, but not its clock): at 6,000 a second and
+3 ms to the answer, 112 µs of CPU per record without linger, 56 with 1 ms, 3.4 with 4.
 """
 
 from __future__ import annotations
@@ -36,9 +39,10 @@ TENANTS_MAX = 64
 """The forms of so many tenants' records are remembered by each kind of request; then
 all of that kind are forgotten."""
 
-PATIENT_FROM_MS = 32
-"""Where requests wait so long for the device, some more milliseconds on the way are
-spent in its queue anyway."""
+PATIENT_FROM_MS = 10
+BUSY_BELOW_MS = 6
+"""Where requests wait so long, some more milliseconds on the way are spent in a queue
+anyway."""
 
 
 def encoded(  # noqa: PLR0913 - what a record is made of
@@ -105,30 +109,31 @@ class Pace(IntEnum):
 
 
 class PaceMaker:
-    """How fast requests come, and so whether lingering pays. The two thresholds lie
-    apart so that a rate between them changes nothing."""
+    """How fast requests come, and so whether lingering pays. Each two thresholds lie
+    apart so that what is between them changes nothing."""
 
     def __init__(self) -> None:
         self._since_us = 0
         self._count = 0
-        self._per_s = 0
-        self._is_busy = False
+        self._pace = Pace.QUIET
 
     def count(self, now_us: int, in_flight: int) -> Pace:
         """Count one request, while ``in_flight`` wait for their answers."""
         self._count += 1
         elapsed_us = now_us - self._since_us
         if elapsed_us >= WINDOW_US:
-            self._per_s = self._count * 1_000_000 // elapsed_us
-            threshold = QUIET_BELOW_PER_S if self._is_busy else BUSY_FROM_PER_S
-            self._is_busy = self._per_s >= threshold
+            self._pace = self._pace_at(self._count * 1_000_000 // elapsed_us, in_flight)
             self._since_us = now_us
             self._count = 0
-        if not self._is_busy:
+        return self._pace
+
+    def _pace_at(self, per_s: int, in_flight: int) -> Pace:
+        is_quiet, is_patient = self._pace is Pace.QUIET, self._pace is Pace.PATIENT
+        if per_s < (BUSY_FROM_PER_S if is_quiet else QUIET_BELOW_PER_S):
             return Pace.QUIET
         # By Little's law a request waits for in_flight / per_s.
-        waits_long = in_flight * 1000 >= self._per_s * PATIENT_FROM_MS
-        return Pace.PATIENT if waits_long else Pace.BUSY
+        from_ms = BUSY_BELOW_MS if is_patient else PATIENT_FROM_MS
+        return Pace.PATIENT if in_flight * 1000 >= per_s * from_ms else Pace.BUSY
 
 
 class Outbox:

@@ -33,5 +33,16 @@ def test_a_request_behind_a_long_queue_is_patient() -> None:
     assert after(PaceMaker(), 2000, 0, in_flight=waiting + 2) is Pace.PATIENT
 
 
+def test_a_queue_of_middling_length_changes_nothing() -> None:
+    maker = PaceMaker()
+    waits_ms = [8, 12, 8, 5, 8]
+    said = [
+        after(maker, 3000, at * 200_000, in_flight=3 * wait_ms)
+        for at, wait_ms in enumerate(waits_ms, start=1)
+    ]
+    busy, patient = Pace.BUSY, Pace.PATIENT
+    assert said == [busy, patient, patient, busy, busy]
+
+
 def test_a_long_queue_of_few_requests_is_no_reason_to_linger() -> None:
     assert after(PaceMaker(), 100, 0, in_flight=1000) is Pace.QUIET
