@@ -380,21 +380,22 @@ def _rows(served: ServedVersion) -> int:
     return max(served.max_batch // _PART, 1)
 
 
-def _make_topics(cluster: Cluster, spec: JobSpec) -> None:
-    """Those that the job needs, where they are not there (any more)."""
+def _make_topics(cluster: Cluster, spec: JobSpec | None = None) -> None:
+    """Those that jobs need, and this one, where they are not there (any more)."""
     connection, topics = cluster
     bus = bus_settings()
     wanted = [
         each for each in base_topics(topics, bus) if each.name == topics.control_jobs
     ]
-    wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
+    if spec is not None:
+        wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
     KafkaAdmin(connection).create_topics(wanted, CREATE_S)
 
 
 def _register(cluster: Cluster, spec: JobSpec) -> None:
     """The job's topic and record. Raises UsageError where there is such a job."""
     connection, topics = cluster
-    _make_topics(cluster, spec)
+    _make_topics(cluster)
     table = read_jobs(connection, topics)
     if table.of(spec.tenant, spec.job).spec is not None:
         raise UsageError(
@@ -408,6 +409,8 @@ def _register(cluster: Cluster, spec: JobSpec) -> None:
     except UsageError:
         writer.clear(spec.tenant, spec.job, JobPart.SPEC)
         raise
+    # After the record: whoever is killed in between leaves no topic without a job.
+    _make_topics(cluster, spec)
 
 
 def _named(text: str) -> tuple[str, tuple[str, ...]]:

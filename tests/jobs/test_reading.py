@@ -318,6 +318,15 @@ def test_what_feeds_no_model_breaks_no_row(
     )
 
 
+@pytest.mark.parametrize("more", ["", "{\n"])
+def test_a_whole_number_of_any_size_breaks_no_row(tmp_path: Path, more: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"x": [1], "n": 1}}\n{{"x": [2], "n": {2**70}}}\n{more}')
+    rows, broken = read_with([path])
+    assert rows[:2] == [{"x": [1], "n": 1.0}, {"x": [2], "n": float(2**70)}]
+    assert broken == ([2] if more else [])
+
+
 def test_a_list_that_feeds_a_model_stays_one(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"x": [1], "y": [1]}\n{"x": 5, "y": 5}\n')

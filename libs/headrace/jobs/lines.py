@@ -56,8 +56,10 @@ def unified(
 
 def _kind(value: Any, *, is_fed: bool) -> pa.DataType:
     try:
-        return pa.infer_type([value])
+        return pa.array([value]).type
     except (pa.ArrowException, OverflowError):
+        if isinstance(value, int):
+            return pa.float64()  # as Arrow has one that is too large
         is_list = isinstance(value, list) and is_fed
         return pa.list_(pa.string()) if is_list else pa.string()
 

@@ -221,6 +221,12 @@ class Publishing:
                 continue
             answer: Answer | None = held.tensors
             if answer is None:
+                if held.place not in found:
+                    # A later one of the same rows took its place, or it is too old.
+                    raise RequestError(
+                        f"the log no longer has the result at {held.place}: go on with "
+                        f"`headrace jobs resume {self._spec.job}`"
+                    )
                 answer = self._outputs(decode_plain_reply(found[held.place]))
             if isinstance(answer, RowError):
                 self._desk.failed += rows
