@@ -29,7 +29,7 @@ def test_versions_are_found_and_what_is_not_one_is_named(tmp_path: Path) -> None
     scan = scan_folder(tmp_path)
 
     problems = {str(key): fingerprint.problem for key, fingerprint in scan.items()}
-    strange = "it must be a number from 1 without leading zeros"
+    strange = "it must be a number from 1 without leading zeros, of at most 18 digits"
     assert problems.pop("addsub/1") == problems.pop("addsub/12") == ""
     assert problems.keys() == {
         *("addsub/0", "addsub/01", "addsub/latest", "addsub/1?", "stats/1"),

@@ -117,7 +117,7 @@ def _name_problem(model: str, version: str) -> str:
         return ""
     return (
         f"version name {version[:120]!r} of model {model!r} is not allowed: it must be "
-        "a number from 1 without leading zeros"
+        "a number from 1 without leading zeros, of at most 18 digits"
     )
 
 
