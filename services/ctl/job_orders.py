@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,31 +94,11 @@ def check_files(
     inputs = [each.url for each in spec.inputs]
     for url in files:
         _check_not_read(url, inputs)
-    path = local_path(output)
-    if path is None:
-        check_may_write(output)
-        return
-    if not path.parent.is_dir():
-        raise UsageError(f"The folder {path.parent} does not exist.")
-    _check_takes_files(path.parent)
-    if path.is_dir():
-        raise UsageError(f"--output {path} is a folder: name a file in it.")
     check_may_write(output)
-    there = [url for url in files if os.path.lexists(local_path(url) or url)]
+    paths = [local_path(url) for url in files]
+    there = [path for path in paths if path is not None and os.path.lexists(path)]
     if there and not force:
         raise UsageError(f"{there[0]} exists: --force replaces it.")
-
-
-def _check_takes_files(folder: Path) -> None:
-    """By making one: /proc and a full disk let anybody write, by their modes."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"probe")
-    except OSError as error:
-        raise UsageError(
-            f"The folder {folder} cannot be written to ({error.strerror}): choose "
-            "another --output."
-        ) from error
 
 
 def check_unclaimed(table: JobTable, spec: JobSpec, *, earlier: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryFile
 from typing import IO, Any, Final
 
 from fsspec import AbstractFileSystem
@@ -119,13 +120,32 @@ def check_may_write(url: str) -> None:
         system, path = _reached(url)
         if isinstance(system, MemoryFileSystem):
             raise RequestError(f"{url} would be gone with the process that writes it")
-        if not isinstance(system, LocalFileSystem):
-            probe = f"{path}.probe"
-            with system.open(probe, "wb") as file:
-                file.write(b"probe")
-            system.rm(probe)
-        elif os.path.lexists(path) and not Path(path).is_file():
-            raise RequestError(f"{url} is no regular file")
+        if isinstance(system, LocalFileSystem):
+            _check_local(url, Path(path))
+            return
+        probe = f"{path}.probe"
+        with system.open(probe, "wb") as file:
+            file.write(b"probe")
+        system.rm(probe)
+
+
+def _check_local(url: str, path: Path) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise RequestError(f"the folder {folder} does not exist")
+    try:
+        # /proc and a full disk let anybody write, by their modes.
+        with TemporaryFile(dir=folder) as probe:
+            probe.write(b"probe")
+    except OSError as error:
+        raise RequestError(
+            f"the folder {folder} cannot be written to ({error.strerror}): choose "
+            "another --output"
+        ) from error
+    if path.is_dir():
+        raise RequestError(f"--output {path} is a folder: name a file in it")
+    if os.path.lexists(path) and not path.is_file():
+        raise RequestError(f"{url} is no regular file")
 
 
 class Replacing:
