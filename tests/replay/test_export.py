@@ -45,6 +45,7 @@ def test_a_row_is_a_request_with_its_answers(tmp_path: Path) -> None:
     first, second = pq.read_table(file).to_pylist()
 
     assert (first["request_id"], first["tenant"]) == (one.id, "acme")
+    assert first["client_id"] == "mine"
     assert first["asked_at"] == datetime.fromtimestamp(7 * MS / 1e6, UTC)
     assert (first["latency_ms"], first["status"], first["rows"]) == (12.0, "ok", 2)
     assert (first["input_x"], first["input_x_shape"]) == ([0.0] * 8, [2, 4])

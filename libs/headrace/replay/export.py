@@ -27,6 +27,7 @@ from headrace.errors import (
 from headrace.replay.payloads import Payloads
 from headrace.replay.recorded import Ending, Recorded
 from headrace.replay.running import Replayed
+from headrace.wire import Record, decode_plain_request
 from headrace.wire import headers as names
 
 __all__ = ["ParquetExport"]
@@ -61,12 +62,20 @@ def _told(of: Callable[[Ending], object]) -> Callable[[Recorded], object]:
     return lambda one: (of(one.ending) or None) if one.ending else None
 
 
+def _client_id(record: Record) -> str | None:
+    try:
+        return decode_plain_request(record.value or b"").client_id or None
+    except UndecodableRecord:
+        return None
+
+
 _RECORDED: Final[Sequence[_Column]] = (
     ("request_id", pa.string(), lambda one: one.id),
     ("tenant", pa.string(), lambda one: one.tenant),
     ("model", pa.string(), lambda one: one.model),
     ("priority", pa.string(), lambda one: one.priority.name.lower()),
     ("asked_version", pa.string(), lambda one: _header(one, names.VERSION)),
+    ("client_id", pa.string(), lambda one: _client_id(one.record)),
     ("x_request_id", pa.string(), lambda one: _header(one, names.X_REQUEST_ID)),
     ("traceparent", pa.string(), lambda one: _header(one, names.TRACEPARENT)),
     ("topic", pa.string(), lambda one: one.record.topic),
