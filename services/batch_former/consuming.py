@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.broker import Reader, ReaderThread, Record, TopicPartition
+from headrace.broker.threads import LOOK_S
 from headrace.errors import BusError, OffsetOutOfRange
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.messages import (
@@ -36,6 +37,7 @@ class Consuming:
         *,
         changes: Iterator[int],
         records_max: int,
+        look_s: float = LOOK_S,
     ) -> None:
         self._reader = reader
         self._channel = channel
@@ -48,6 +50,7 @@ class Consuming:
             self._take,
             self._fail,
             records_max=records_max,
+            look_s=look_s,
         )
 
     def start(self) -> None:

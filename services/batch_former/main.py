@@ -76,7 +76,7 @@ from services.batch_former.ownership import Ownership
 from services.batch_former.producing import Producing
 from services.batch_former.published import Published
 from services.batch_former.settings import FormerSettings
-from services.batch_former.tiers import Tiers
+from services.batch_former.tiers import READING, Tier, Tiers
 from services.batch_former.writing import Writing
 
 __all__ = ["main", "serve"]
@@ -263,17 +263,16 @@ class _Former:
             partial(self._fail, "status"),
         )
 
-    def _requests_of(
-        self, priority: Priority, tier: str = "", reading: ReaderSettings = DEFAULT
-    ) -> Consuming:
+    def _requests_of(self, priority: Priority, tier: Tier = Tier.HOT) -> Consuming:
+        settings, look_s = READING[tier]
+        name = priority.name.lower() + (".idle" if tier is Tier.COLD else "")
         ahead_bytes = self._settings.former.ahead_bytes_max
-        name = f"{priority.name.lower()}{tier}"
-        reader = self._reader(name, reading._replace(queue_bytes_max=ahead_bytes))
-        return self._consuming(reader, Channel.of(priority))
+        reader = self._reader(name, settings._replace(queue_bytes_max=ahead_bytes))
+        return self._consuming(reader, Channel.of(priority), look_s=look_s)
 
     def _tiers(self, priority: Priority) -> Tiers:
         def make_cold() -> Consuming:
-            cold = self._requests_of(priority, ".idle", SELDOM)
+            cold = self._requests_of(priority, Tier.COLD)
             self._requests.append(cold)
             cold.start()
             return cold

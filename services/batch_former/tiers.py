@@ -10,20 +10,38 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from headrace.broker import TopicPartition
+from headrace.broker import ReaderSettings, TopicPartition
+from headrace.broker.threads import LOOK_S
 
-__all__ = ["Tier", "Tiers"]
+__all__ = ["READING", "Reading", "Tier", "Tiers"]
 
-
-OVERLAP_US = 1_000_000
+OVERLAP_US = 2_000_000
 """Longer than any fetch waits."""
 
 
 class Tier(IntEnum):
     HOT = 0
     COLD = 1
+
+
+class Reading(NamedTuple):
+    """How a tier's reader asks the log."""
+
+    settings: ReaderSettings
+    look_s: float
+    """Between two looks whether there is anything that did not come."""
+
+
+READING = {
+    Tier.HOT: Reading(ReaderSettings(), LOOK_S),
+    Tier.COLD: Reading(ReaderSettings(fetch_wait_ms=1_000), 8.0),
+}
+"""The log looks at each partition several times a fetch, and twice a look: a thousand
+cold ones in four readers that asked every quarter of a second took a quarter of a core.
+A record ends a wait at once; only a partition that comes while a fetch is under way
+waits for its end, and so does a look, twice."""
 
 
 class PartitionReader(Protocol):
@@ -57,7 +75,8 @@ class Tiers:
         idle_us: int,
     ) -> None:
         """Beyond ``hot_max`` partitions those become cold that had no record for
-        ``idle_us``."""
+        ``idle_us``. Up to twice as many are hot while new ones come: a model just
+        loaded is about to be asked for, and the cold reader would see it late."""
         self._hot_max = hot_max
         self._idle_us = idle_us
         self._readers = {Tier.HOT: hot}
@@ -81,8 +100,7 @@ class Tiers:
         for one, offset in positions.items():
             tier = self._tiers.get(one)
             if tier is None:
-                has_room = len(self._read_us) < self._hot_max
-                tier = self._put(one, Tier.HOT if has_room else Tier.COLD)
+                tier = self._put(one, self._tier_of_new())
             apart.setdefault(tier, {})[one] = offset
         self._paused.difference_update(positions)
         changes = [self._reader(tier).read(some) for tier, some in apart.items()]
@@ -145,6 +163,12 @@ class Tiers:
     def settle(self, now_us: int) -> None:
         """Whoever has moved leaves its old reader when it is time."""
         self._leave({one for one, at_us in self._leaving.items() if at_us <= now_us})
+
+    def _tier_of_new(self) -> Tier:
+        room = self._hot_max
+        if Tier.COLD in self._readers:
+            room *= 2
+        return Tier.HOT if len(self._read_us) < room else Tier.COLD
 
     def _leave(self, partitions: Collection[TopicPartition]) -> None:
         for one in partitions:

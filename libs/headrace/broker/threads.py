@@ -44,6 +44,7 @@ LOOK_S: Final = 2.0
 """A reader that got nothing for so long asks the log whether there is anything."""
 
 LOOK_TIMEOUT_S: Final = 1.0
+"""Of a look every ``LOOK_S``; rarer ones may take half the time between two."""
 
 _REST_S: Final = 0.05
 """After an error, so that one that comes at once does not fill a core."""
@@ -99,6 +100,7 @@ class ReaderThread:
     ) -> None:
         self._name = name
         self._look_s = look_s
+        self._look_timeout_s = max(LOOK_TIMEOUT_S, look_s / 2)
         self._watch = StuckWatch()
         self._look_at_s = 0.0
         self._reader = reader
@@ -148,7 +150,7 @@ class ReaderThread:
         why = "stuck"
         if positions:
             try:
-                ranges = self._reader.log_ranges([*positions], LOOK_TIMEOUT_S)
+                ranges = self._reader.log_ranges([*positions], self._look_timeout_s)
             except BusError as error:
                 ranges, why = None, f"without an answer ({error.code})"
         self._look_at_s = time.monotonic() + self._look_s

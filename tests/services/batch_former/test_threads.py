@@ -13,11 +13,10 @@ from headrace.broker import (
     KafkaLeader,
     KafkaReader,
     LogRange,
-    ReaderSettings,
     Record,
     TopicPartition,
 )
-from headrace.broker.threads import LOOK_TIMEOUT_S
+from headrace.broker.threads import LOOK_S, LOOK_TIMEOUT_S
 from headrace.clock import SystemClock
 from headrace.delivery.decisions import Commit, CommitEntry
 from headrace.delivery.events import CommitEnded, CommitOutcome, PositionsFetched
@@ -34,6 +33,7 @@ from services.batch_former.messages import (
     ReadBatch,
 )
 from services.batch_former.ownership import Ownership
+from services.batch_former.tiers import READING, Reading
 from tests.services.batch_former.pool import MODEL, Pool, until
 
 pytestmark = pytest.mark.kafka
@@ -138,11 +138,15 @@ class HeldReader:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("settings", [DEFAULT, SELDOM])
+@pytest.mark.parametrize(
+    "reading",
+    [Reading(DEFAULT, LOOK_S), Reading(SELDOM, LOOK_S), *READING.values()],
+)
 def test_the_two_questions_of_a_look_outlast_the_fetches_before_them(
-    settings: ReaderSettings,
+    reading: Reading,
 ) -> None:
-    assert 2 * settings.fetch_wait_ms <= 1000 * LOOK_TIMEOUT_S / 2
+    timeout_ms = 1000 * max(LOOK_TIMEOUT_S, reading.look_s / 2)
+    assert 2 * reading.settings.fetch_wait_ms <= timeout_ms / 2
 
 
 def test_a_move_asked_for_during_a_read_counts_from_the_next_one() -> None:

@@ -169,6 +169,21 @@ def test_a_partition_that_is_read_anew_stays_in_its_tier(few: Scene) -> None:
     assert few.hot.polled({P[0]: 5}) == [(P[0], 4)]
 
 
+def test_what_comes_beside_a_cold_reader_is_hot_while_there_is_twice_the_room(
+    few: Scene,
+) -> None:
+    few.tiers.read(dict.fromkeys(P[:3], 0))
+    assert few.cold.partitions == {P[2]}
+    few.tiers.read({P[3]: 0})
+    assert few.hot.partitions == {P[0], P[1], P[3]}
+    more = [TopicPartition("requests.more", n) for n in range(3)]
+    few.tiers.read(dict.fromkeys(more, 0))
+    assert few.hot.partitions == {P[0], P[1], P[3], more[0]}
+    assert few.cold.partitions == {P[2], *more[1:]}
+    few.tiers.to_cool(0)
+    assert len(few.tiers.to_cool(IDLE_US)) == 2
+
+
 class Loop:
     """Takes batches from an inbox, and moves partitions, as the services do."""
 
