@@ -155,7 +155,9 @@ class Loop:
         for message in messages:
             self._take_in(message)
         self._do_at_leisure()
-        return self._let_time_pass()
+        wait_us = self._let_time_pass()
+        self._published.turned(self._clock.now_us() - self._now_us)
+        return wait_us
 
     def _is_drained(self) -> bool:
         if self._drain_until_us is None:

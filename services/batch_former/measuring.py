@@ -72,7 +72,18 @@ class Measuring:
         self._sent: OrderedDict[str, Sent] = OrderedDict()
         self._hops: dict[int, deque[Hop]] = {}
         self._waits: dict[int, deque[Wait]] = {}
+        self._busy_us = self._batches = self._path_us = 0
         self._log = get_log()
+
+    def turned(self, busy_us: int) -> None:
+        """A turn of the loop took so long."""
+        self._busy_us += busy_us
+
+    def end_window(self) -> None:
+        """Find out anew how long a batch keeps the loop busy, with all of it."""
+        batches = self._batches
+        self._path_us = self._busy_us // batches if batches >= HOPS_MIN else 0
+        self._busy_us = self._batches = 0
 
     def dispatched(self, lane: int, decision: WriteBatch, now_us: int) -> None:
         dispatch = decision.dispatch
@@ -80,6 +91,7 @@ class Measuring:
         model, version = requests[0].model, requests[0].version
         rows = sum(request.rows for request in requests)
         oldest_us = min(request.arrived_us for request in requests)
+        self._batches += 1
         metrics = self._metrics
         metrics.batches.labels(model, version, dispatch.reason.value).inc()
         metrics.batch_rows.labels(model, version).observe(rows)
@@ -136,6 +148,7 @@ class Measuring:
             control_us=_quantile(control, 0.5),
             response_us=_quantile([hop.response_us for hop in hops], 0.5),
             ahead_us=2 * _quantile(control, AHEAD_QUANTILE),
+            path_us=self._path_us,
         )
 
     def requests_read(

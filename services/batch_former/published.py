@@ -78,6 +78,10 @@ class Published:
     def show_clock(self, error_us: int) -> None:
         self._process.log_clock_error.set(error_us / 1e6)
 
+    def turned(self, busy_us: int) -> None:
+        """A turn of the loop took so long."""
+        self._measuring.turned(busy_us)
+
     def drain(self) -> None:
         """Say from the next heartbeat on that nothing new should come here."""
         self._health.drain()
@@ -90,6 +94,7 @@ class Published:
         self, lanes: Lanes, now_us: int
     ) -> list[tuple[OwnedLane, HopsMeasured]]:
         """Set the gauges; the hops that each lane's scheduler should know."""
+        self._measuring.end_window()
         measured = []
         for owned in lanes.owned.values():
             _, hops = self._measure_hops(owned.lane, now_us)

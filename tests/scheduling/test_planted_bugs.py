@@ -32,6 +32,13 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "batches keep apart beyond their last moment",
+        "test_spacing.py",
+        "waiting.py",
+        "        apart_us = min(line.sent_at_us + spacing_us, invalid_us)\n",
+        "        apart_us = line.sent_at_us + spacing_us\n",
+    ),
+    Bug(
         "versions take each other's slots",
         "test_affinity.py",
         "affinity.py",
@@ -265,8 +272,8 @@ BUGS = [
         "a batch waits until its last moment",
         "test_history.py",
         "waiting.py",
-        "    return min(invalid_us, wait_until_us), ReleaseReason.DEADLINE",
-        "    return invalid_us, ReleaseReason.DEADLINE",
+        "    return min(invalid_us, max(wait_until_us, apart_us)), ",
+        "    return invalid_us, ",
     ),
     Bug(
         "a bulk run may take all the time that is spare",

@@ -98,11 +98,14 @@ class VersionChanged(msgspec.Struct, frozen=True):
 class HopsMeasured(msgspec.Struct, frozen=True):
     """The usual hops: former to a run's start, run's end to the client; and how long
     before the end of a run the next batch must leave, so that it nearly always lies in
-    the worker's memory by then (None: twice the control hop)."""
+    the worker's memory by then (None: twice the control hop). ``path_us``: how long a
+    batch keeps the batch former itself busy, its requests and its end with it (0:
+    unknown, or nothing to speak of)."""
 
     control_us: int
     response_us: int
     ahead_us: int | None = None
+    path_us: int = 0
 
 
 class Ticked(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from headrace.scheduling.backlog import Line
+from headrace.scheduling.line import Line
 from headrace.scheduling.slots import Slot, Slots
 
 __all__ = ["Affinity"]

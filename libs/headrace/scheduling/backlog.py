@@ -6,11 +6,11 @@ tenant has waiting: updated as requests come and go, never searched for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from headrace.domain import (
+    HopsMeasured,
     Price,
     Priority,
     QueueLoad,
@@ -19,80 +19,24 @@ from headrace.domain import (
     Request,
     ServedVersion,
 )
-from headrace.scheduling.demand import Demand
 from headrace.scheduling.estimate import BELIEVED_US, RunTimes
 from headrace.scheduling.fairness import TenantClocks
-from headrace.scheduling.lengths import at_length, rows_limit
+from headrace.scheduling.lengths import at_length
+from headrace.scheduling.line import Line
 from headrace.scheduling.prices import Offer, added, price
-from headrace.scheduling.queue import NEVER_US, Band, Entry, KeyQueue, QueueKey
+from headrace.scheduling.queue import NEVER_US, Band, Entry, QueueKey
 from headrace.scheduling.settings import SchedulingSettings
 from headrace.scheduling.shares import Shares
 
-__all__ = ["Backlog", "Line"]
+__all__ = ["Backlog"]
 
 SECOND_US = 1_000_000
+SPACING = 2
+"""Two batches of a queue keep apart by so many times what one keeps the former busy: it
+would spend more than half of its time on batches that could be one."""
 LINES_KEPT_MAX = 4096
 """Lines remembered with their learned run times although nothing waits in them;
 beyond, those idle the longest are forgotten and learn anew."""
-
-
-_PADDED = re.compile(r"~\d+")
-"""The padded extent in a compatibility key (:mod:`headrace.wire.compatibility`)."""
-
-
-class Line:
-    """The queue of one (model version, shape), with what is known about it."""
-
-    def __init__(
-        self,
-        key: QueueKey,
-        shape: QueueKey,
-        served: ServedVersion,
-        times: RunTimes,
-        edge: int,
-    ) -> None:
-        self.queue = KeyQueue(key)
-        self.version = (key.model, key.version)
-        self.shape = shape
-        """The key under which run times are learned; ``key`` differs from it for a
-        group that keeps to itself."""
-        self.times = times
-        self.edge = edge
-        """Length to which every row is padded; 0 without padding."""
-        self.kin = (*self.version, _PADDED.sub("~", shape.shape) if edge else "")
-        """Equal for lines that differ in that length alone."""
-
-        self.demand = Demand()
-        self.waits_since_us: int | None = None
-        """When what waits here could first have left, and waited for company."""
-
-        self.counts: dict[str, int] = {}
-        """Requests that wait here, by tenant."""
-
-        self.serve(served)
-
-    @property
-    def alone(self) -> bool:
-        return self.queue.key is not self.shape
-
-    def serve(self, served: ServedVersion) -> None:
-        self.served = served
-        self.rows_limit = rows_limit(served, self.edge)
-        """Most rows of a batch, on any slot."""
-
-        self.slots = served.ready_slots | served.unloading_slots
-
-    def rows_max(self, slot: int) -> int:
-        """Most rows of a batch for this slot, by its memory."""
-        return min(self.served.rows_fit.get(slot, self.rows_limit), self.rows_limit)
-
-    def drain_us(self) -> int:
-        """How long what waits here keeps its slots busy."""
-        row_us = self.times.expected(self.rows_limit) / self.rows_limit
-        return int(len(self.queue) * row_us / max(len(self.slots), 1))
-
-    def head(self, priority: int) -> Entry:
-        return self.queue.bands[priority].head
 
 
 class Backlog:
@@ -103,6 +47,7 @@ class Backlog:
         self._tenants = tenants
         self.control_us = settings.control_hop_us
         self.response_us = settings.response_hop_us
+        self.spacing_us = 0
         self.busy: tuple[dict[QueueKey, Line], ...] = tuple({} for _ in Priority)
         """Lines with work of each priority."""
         self._versions: dict[tuple[str, str], ServedVersion] = {}
@@ -114,6 +59,12 @@ class Backlog:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def take_hops(self, hops: HopsMeasured) -> None:
+        self.control_us = hops.control_us
+        self.response_us = hops.response_us
+        longest_us = self._settings.spacing_us_max
+        self.spacing_us = min(SPACING * hops.path_us, longest_us)
 
     def lines(self) -> Iterator[Line]:
         return iter(self._lines.values())

@@ -29,11 +29,12 @@ from headrace.domain import (
     Withdrawn,
 )
 from headrace.scheduling.affinity import Affinity
-from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.backlog import Backlog
 from headrace.scheduling.behind import is_light
 from headrace.scheduling.companions import companions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.line import Line
 from headrace.scheduling.loads import load_of
 from headrace.scheduling.misses import drop_certain
 from headrace.scheduling.neighbours import Riders, neighbours
@@ -105,8 +106,7 @@ class BatchFormer:
                 for refuse in self._backlog.change_version(served):
                     self._refused[refuse.request.key] = refuse
             case HopsMeasured():
-                self._backlog.control_us = event.control_us
-                self._backlog.response_us = event.response_us
+                self._backlog.take_hops(event)
                 self._ahead_us = event.ahead_us or 2 * event.control_us
             case _:
                 assert_never(event)
@@ -235,6 +235,7 @@ class BatchFormer:
             slot,
             deferral=self._deferral(line, priority),
             lines=max(self._online.lines(now_us), 1),
+            spacing_us=self._backlog.spacing_us if priority else 0,
             control_us=self._backlog.control_us,
             now_us=now_us,
         )
@@ -329,9 +330,8 @@ class BatchFormer:
         batch = next(self._batch_ids)
         self._charge(choice, members, expected_us / rows, now_us)
         if chosen.deadline_us != NEVER_US:
-            line.demand.sent(chosen.rows)
             lost = sum(entry.request.rows for entry in chosen.victims)
-            line.demand.settled(chosen.rows, lost)
+            line.sent(chosen.rows, lost, now_us)
         if chosen.victims:
             self._backlog.remove(line, chosen.victims)
             retry_us = line.drain_us()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.domain import Reason, Refuse
-from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.backlog import Backlog
+from headrace.scheduling.line import Line
 from headrace.scheduling.queue import NEVER_US, Entry
 from headrace.scheduling.slots import Slots
 

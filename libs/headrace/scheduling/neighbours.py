@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headrace.scheduling.backlog import Line
+from headrace.scheduling.line import Line
 from headrace.scheduling.queue import Entry
 from headrace.scheduling.selection import Times
 

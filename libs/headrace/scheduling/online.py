@@ -7,7 +7,8 @@ tightest queue can spare.
 
 from __future__ import annotations
 
-from headrace.scheduling.backlog import Backlog, Line
+from headrace.scheduling.backlog import Backlog
+from headrace.scheduling.line import Line
 from headrace.scheduling.settings import SchedulingSettings
 
 __all__ = ["LIMIT_KEPT_US", "OnlineTraffic"]

@@ -23,6 +23,10 @@ Part = Annotated[float, Field(ge=0, le=1)]
 class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Parameters of the scheduling core."""
 
+    spacing_us_max: NonNegativeInt = 5_000
+    """Longest that a batch which is not full keeps from the last one of its queue,
+    where batches keep the former itself busy and more requests come. 0: never."""
+
     gate: float = Field(default=0.6, gt=0, le=1)
     """A queue's heads are given up only when they would force a batch below this part
     of what the queue could fill. Lower: fewer drops, smaller batches in overload."""

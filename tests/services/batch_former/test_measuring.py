@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.delivery.decisions import WriteBatch
-from headrace.domain import Dispatch, HopsMeasured, Priority, ReleaseReason
+from headrace.domain import Dispatch, Done, HopsMeasured, Priority, ReleaseReason
 from headrace.telemetry import FormerMetrics, MetricsRegistry, ProcessMetrics
 from headrace.wire import Topics
 from services.batch_former.measuring import HOP_US_MAX, Measuring
@@ -42,6 +42,33 @@ def test_what_waits_in_the_log_for_other_things_than_the_way_tells_nothing() -> 
     stalled_us = taken_us + 5_000_000
     measuring.requests_read(0, a_request(at_us=taken_us), taken_us, stalled_us)
     assert measuring.request_us(0, stalled_us) == HOP_US_MAX
+
+
+def test_a_batch_costs_the_loop_the_time_of_all_its_turns() -> None:
+    measuring = a_measuring(MetricsRegistry())
+    dispatch = Dispatch(
+        batch="b",
+        slot=0,
+        requests=(a_request(),),
+        padded_rows=1,
+        predicted_us=1000,
+        predicted_p99_us=1000,
+        latest_start_us=None,
+        reason=ReleaseReason.IDLE,
+    )
+    done = Done("b", 0, 1, rows=1, wait_us=0, run_us=500, members=())
+    for number in range(10):
+        now_us = number * 10_000
+        measuring.dispatched(0, WriteBatch(1, 0, 1, 1, 1000, dispatch), now_us)
+        measuring.done(done, now_us + 5_000)
+        measuring.turned(700)
+        measuring.turned(300)
+    measuring.end_window()
+    assert measuring.hops(0, 100_000).path_us == 1000
+
+    measuring.turned(5_000)
+    measuring.end_window()
+    assert measuring.hops(0, 100_000).path_us == 0
 
 
 def test_padding_is_counted_in_tokens() -> None:
