@@ -8,7 +8,7 @@ from collections import Counter
 
 from headrace.delivery import LaneState
 from headrace.delivery.events import CommitOutcome
-from headrace.domain import HopsMeasured, Priority
+from headrace.domain import HopsMeasured, Load, Priority
 from headrace.lifecycle import Health
 from headrace.telemetry import FormerMetrics, ProcessMetrics, get_log
 from headrace.wire import Heartbeat, LaneLoad, Role, Topics, encode_json
@@ -16,6 +16,9 @@ from services.batch_former.lanes import Lanes, OwnedLane
 from services.batch_former.measuring import Measuring
 
 __all__ = ["Published"]
+
+PRESSED_US = 10_000
+"""What lies before a request in the former and in the workers, as device time."""
 
 
 class Published:
@@ -44,6 +47,9 @@ class Published:
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self._lanes: tuple[LaneLoad, ...] = ()
+        self.is_pressed = False
+        """Whether a request that comes now to one of our lanes waits for its device."""
+
         self._hops: dict[int, tuple[int, HopsMeasured]] = {}
         self._epochs: dict[int, int] = {}
         self._queued: frozenset[tuple[str, int, str]] = frozenset()
@@ -89,6 +95,7 @@ class Published:
     def refresh(self, lanes: Lanes, now_us: int) -> None:
         """Look at every lane anew, for the next heartbeat."""
         self._lanes = tuple(self._load(owned, now_us) for owned in lanes.owned.values())
+        self.is_pressed = any(_wait_us(lane.load) > PRESSED_US for lane in self._lanes)
 
     def measure(
         self, lanes: Lanes, now_us: int
@@ -153,3 +160,7 @@ class Published:
             metrics.takeovers.labels(lane).inc()
             metrics.epoch.labels(lane).set(load.epoch)
             self._log.info("lane.active", lane=lane, epoch=load.epoch)
+
+
+def _wait_us(load: Load) -> int:
+    return max(load.free_us, default=0) + sum(each.backlog_us for each in load.queues)

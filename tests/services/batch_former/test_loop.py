@@ -90,9 +90,11 @@ class Surroundings:
         self.let_go_of: list[int] = []
         self.status_at = 0
         self.is_busy = False
+        self.is_pressed = False
         self.is_draining = False
         self.has_twin = False
         self.joined = 0
+        self.hastened = 0
 
     def lead(self) -> bool:
         self.joined += 1
@@ -124,7 +126,8 @@ class Surroundings:
 
     def turned(self, busy_us: int) -> None: ...
 
-    def hasten(self) -> None: ...
+    def hasten(self) -> None:
+        self.hastened += 1
 
     def drain(self) -> None:
         self.is_draining = True
@@ -282,6 +285,24 @@ def test_a_lane_that_was_dropped_and_is_still_ours_is_taken_anew() -> None:
     told = world.run()
 
     assert [events[0] for events in told] == [Assigned(), Assigned()]
+
+
+@pytest.mark.parametrize(("is_pressed", "told"), [(True, 66), (False, 20)])
+def test_ingresses_are_told_more_often_where_requests_wait_for_the_device(
+    is_pressed: bool,  # noqa: FBT001 - what the test is about
+    told: int,
+) -> None:
+    world = World()
+    world.around.is_busy = True
+    world.around.is_pressed = is_pressed
+    world.script.then(0, LanesAssigned((0,)))
+    for _ in range(1000):
+        world.script.then(MS)
+
+    world.run()
+
+    # It also says that it drains.
+    assert 0 <= world.around.hastened - told <= 3
 
 
 def test_a_drain_ends_when_its_time_is_over() -> None:
