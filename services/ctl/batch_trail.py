@@ -119,7 +119,7 @@ class FollowBatch:
     def sources(self) -> list[Source]:
         """Where its members' records lie."""
         if self._sent is not None:
-            return self._sent[1].sources
+            return list(self._sent[1].sources)
         if self._ran is not None:
             return [member.source for member in self._ran[1].members]
         return []

@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headrace.broker import Delivery, Producer
 from headrace.delivery.events import WriteEnded
-from headrace.domain import Completion
 from headrace.errors import BusError
 from headrace.telemetry import ProcessMetrics
-from headrace.wire import PROTOBUF_HEADERS, encode_completion
+from headrace.wire import PROTOBUF_HEADERS
 
 __all__ = ["ControlWriter"]
 
 
 class ControlWriter:
-    """Writes completions of one lane; ``ended`` is told of each, from the thread that
-    polls the producer or at once when nothing could be sent."""
+    """Writes completions of one lane. Its callers hold one lock, but for the making."""
 
     def __init__(
         self,
         producer: Producer,
         topic: str,
         lane: int,
-        ended: Callable[[WriteEnded], None],
         metrics: ProcessMetrics,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._lane = lane
-        self._ended = ended
+        self._ended: list[WriteEnded] = []
         self._metrics = metrics
+        self._headers = list(PROTOBUF_HEADERS)
 
-    def write(self, number: int, completion: Completion) -> None:
+    def write(self, number: int, completion: bytes) -> None:
+        """``completion``: the record's value."""
+
         def end(delivery: Delivery) -> None:
             if delivery.error is not None:
                 self._failed(number, delivery.error)
             else:
-                self._ended(WriteEnded(number, delivery.offset))
+                self._ended.append(WriteEnded(number, delivery.offset))
 
         try:
             self._producer.produce(
                 self._topic,
                 self._lane,
-                encode_completion(completion),
-                headers=PROTOBUF_HEADERS,
+                completion,
+                headers=self._headers,
                 on_delivery=end,
             )
         except BusError as error:
             self._failed(number, error)
 
+    def ended(self) -> list[WriteEnded]:
+        """The writes that have ended since the last call. Never blocks."""
+        self._producer.poll(0)
+        ended, self._ended = self._ended, []
+        return ended
+
     def _failed(self, number: int, error: BusError) -> None:
         self._metrics.produce_errors.labels(error.code).inc()
-        self._ended(WriteEnded(number, None))
+        self._ended.append(WriteEnded(number, None))

@@ -23,6 +23,9 @@ __all__ = ["Fetcher"]
 RANGE_TIMEOUT_S = 5
 RANGE_PAUSE_S = 0.1
 
+WAIT_S = 0.1
+"""What else the thread is asked to do has so much time."""
+
 
 class Fetcher:
     """Reads one partition of ``batches``; ``put`` gets what the loop is to know, in
@@ -47,15 +50,14 @@ class Fetcher:
         self._ends_sought: list[int] = []
         self._answered_us = clock.now_us()
         self._asked = False
-        self._thread = ReaderThread("fetch", reader, self._take, self._fail)
+        self._thread = ReaderThread(
+            "fetch", reader, self._take, self._fail, records_max=1, wait_s=WAIT_S
+        )
 
     def start(self) -> None:
         """Find the partition's end (W1) and say ``Started``."""
         self._thread.do(self._find_end)
         self._thread.start()
-
-    def stop(self) -> None:
-        self._thread.stop()
 
     def read_from(self, position: int) -> None:
         def assign(reader: Reader) -> None:

@@ -9,7 +9,6 @@ from headrace.errors import RequestError
 from headrace.runtime import (
     Array,
     BatchInput,
-    BatchOutput,
     FailureKind,
     Layout,
     MemberFault,
@@ -19,7 +18,7 @@ from headrace.runtime import (
     assemble,
     share_out,
 )
-from headrace.wire import Batch
+from headrace.wire import Batch, BatchedOutput
 from services.gpu_worker.claims import Prefetch
 from services.gpu_worker.runs import RunMemory
 
@@ -85,7 +84,7 @@ class Job:
         self.runnable = runnable
         self.read_us = read_us
         self.inputs: dict[str, Array] = {}
-        self.outputs: list[BatchOutput] = []
+        self.outputs: list[BatchedOutput] = []
         self.outcomes: tuple[Outcome, ...] = ()
         """One for all members or one each; empty while nothing is known."""
 
@@ -165,6 +164,11 @@ class Job:
             self.outcomes = self._sizes_checked(payload_bytes_max)
         self._arrays = []
 
+    @property
+    def output_bytes(self) -> int:
+        """Of all members together."""
+        return sum(output.bounds[-1] for output in self.outputs)
+
     def reply_bytes(self, member: int) -> int:
         """Of its outputs together."""
         return sum(
@@ -172,7 +176,7 @@ class Job:
         )
 
     def _sizes_checked(self, payload_bytes_max: int) -> tuple[Outcome, ...]:
-        if sum(output.bounds[-1] for output in self.outputs) <= payload_bytes_max:
+        if self.output_bytes <= payload_bytes_max:
             return ALL_OK
         sizes = [self.reply_bytes(member) for member in range(self.members)]
         if max(sizes) <= payload_bytes_max:

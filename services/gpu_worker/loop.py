@@ -1,8 +1,8 @@
 """The thread that replies: owns the delivery core and does what it decides.
 
-Threads that fetch and the one that runs come in for a moment too, with a batch and
-between two runs: what is next is decided there and then, and only what can wait is left
-to the loop.
+Threads that fetch, the one that runs and the one that hears of acks come in for a
+moment too: what is next is decided there and then, without the 30 to 60 µs that it
+takes to wake another thread, and only what can wait is left to the loop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, assert_never
 
@@ -39,12 +40,12 @@ from headrace.delivery.worker_events import (
     GiveUp,
     RepliesEnded,
     RunEnded,
+    SyncRead,
     Ticked,
     WorkerEvent,
 )
 from headrace.domain import (
     Done,
-    DoneMember,
     HeldBatch,
     Joined,
     Left,
@@ -53,7 +54,9 @@ from headrace.domain import (
 )
 from headrace.lifecycle import DrainFlag, Health, Pulse
 from headrace.telemetry import Log, WorkerMetrics
+from headrace.wire import encode_completion, encode_done
 from services.gpu_worker.control import ControlWriter
+from services.gpu_worker.counting import RunCounts
 from services.gpu_worker.fetching import Fetcher
 from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import Job, Runnable
@@ -70,10 +73,12 @@ GAP_US = 500_000
 
 WAIT_US_MAX = 100_000
 
+ACK_WAIT_US = 20_000
+"""So often the loop asks for acks of what the former is told. No thread waits for them:
+of a done nothing hangs on its ack, and the next run wakes the loop sooner than this."""
+
 DRAIN_US_MAX = 15_000_000
 """A drain that takes longer is given up: what is held is retried elsewhere."""
-
-IDS_LOGGED_MAX = 32
 
 JOINED = "joined"
 """What ``/readyz`` awaits from the loop."""
@@ -132,6 +137,7 @@ class Loop:
         self._clock = process.clock
         self._lock = threading.Lock()
         """Held while the core decides and its decisions are carried out."""
+        self._counts = RunCounts(process.metrics, process.log)
         self._jobs: dict[str, Job] = {}
         self._together: Together[Ran] = Together()
         """The run thread's."""
@@ -166,10 +172,11 @@ class Loop:
                 events.append(DrainRequested())
             for event in events:
                 self._take_in(event)
+            with self._lock:
+                self._take_acks()
+                self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
             if self._end is not None:
                 return self._end
-            with self._lock:
-                self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
             self._process.metrics.held.set(len(self._jobs))
         self._process.log.error("drain.ended", held=len(self._jobs))
         return WorkerExit.DRAINED
@@ -177,28 +184,39 @@ class Loop:
     def _wait_us(self, now_us: int) -> int:
         with self._lock:
             wakeup_us = self._core.wakeup_at_us()
+            wait_us = ACK_WAIT_US if self._core.awaits_acks else WAIT_US_MAX
         if wakeup_us is None:
-            return WAIT_US_MAX
-        return min(max(wakeup_us - now_us, 0), WAIT_US_MAX)
+            return wait_us
+        return min(max(wakeup_us - now_us, 0), wait_us)
 
     def _take(self, wait_us: int) -> list[Message]:
         messages: list[Message] = []
-        try:
+        with suppress(Empty):
             messages.append(self._inbox.get(timeout=max(wait_us, 1) / 1e6))
-            while True:
-                messages.append(self._inbox.get_nowait())
-        except Empty:
-            return messages
+        while not self._inbox.empty():
+            messages.append(self._inbox.get_nowait())
+        return messages
 
     def take_order(self, order: WorkerEvent | BatchFetched) -> None:
         """For the threads that fetch, which tell what they read in its order."""
         with self._lock:
             self._look_for_gap()
+            if isinstance(order, SyncRead):
+                # Its answer says what is held, which acks that lie here lessen.
+                self._take_acks()
             if isinstance(order, BatchFetched):
                 # A batch that is read twice keeps the job that may be running.
                 self._jobs.setdefault(order.read.batch, order.job)
                 order = order.read
             self._decide(order)
+
+    def replies_ended(self, replies: RepliesEnded) -> None:
+        """For whichever thread hears of it; the former is told at once."""
+        if not replies.acked and (job := self._jobs.get(replies.batch)):
+            self._counts.unacked(job, len(replies.members))
+        with self._lock:
+            self._look_for_gap()
+            self._decide(replies)
 
     def run_ended(self, job: Job) -> Job | None:
         """For the run thread: the job to run next, if there is one."""
@@ -232,21 +250,18 @@ class Loop:
             case Ran(job, succeeded):
                 worker = f"{self._process.slot}/{self._core.incarnation}"
                 self._parts.replier.write(job, succeeded, worker)
-                self._count_run(job)
-            case RepliesEnded(batch, members, acked):
-                if not acked and (job_of := self._jobs.get(batch)):
-                    self._count_unacked(job_of, len(members))
-                self._handle(message)
+                self._counts.ran(job)
             case _:
-                self._handle(message)
-
-    def _handle(self, event: WorkerEvent) -> None:
-        with self._lock:
-            self._decide(event)
+                with self._lock:
+                    self._decide(message)
 
     def _decide(self, event: WorkerEvent) -> None:
         for decision in self._core.handle(event, self._clock.now_us()):
             self._carry_out(decision)
+
+    def _take_acks(self) -> None:
+        for write in self._parts.control.ended():
+            self._decide(write)
 
     def _look_for_gap(self) -> None:
         """D5, for whoever wakes up before the loop does."""
@@ -292,8 +307,11 @@ class Loop:
     ) -> None:
         slot = self._process.slot
         match decision:
+            case WriteDone(number):
+                self._parts.control.write(number, self._done(decision))
+                return
             case WriteJoin(number):
-                completion: Joined | Reported | Refused | Done | Left = Joined(
+                completion: Joined | Reported | Refused | Left = Joined(
                     slot,
                     self._process.previous_exit,
                     os.getpid(),
@@ -307,13 +325,11 @@ class Loop:
                     "batch.refused", batch=batch, k=k, reason=reason, seen=epoch_seen
                 )
                 completion = Refused(batch, k, slot, incarnation, reason, epoch_seen)
-            case WriteDone(number):
-                completion = self._done(decision)
             case WriteLeave(number, incarnation):
                 completion = Left(slot, incarnation)
             case _:
                 assert_never(decision)
-        self._parts.control.write(number, completion)
+        self._parts.control.write(number, encode_completion(completion))
 
     def _reported(self, report: WriteReport) -> Reported:
         held = (self._jobs[batch].batch for batch in report.held)
@@ -328,60 +344,20 @@ class Loop:
             held=tuple(HeldBatch(each.batch, tuple(each.sources)) for each in held),
         )
 
-    def _done(self, done: WriteDone) -> Done:
+    def _done(self, done: WriteDone) -> bytes:
         job = self._jobs[done.batch]
         batch = job.batch
-        outcomes = done.outcomes
-        if len(outcomes) == 1:
-            outcomes *= job.members
-        return Done(
+        facts = Done(
             batch=batch.batch,
             slot=self._process.slot,
             incarnation=done.incarnation,
             rows=sum(batch.rows),
             wait_us=job.wait_us,
             run_us=job.run_us,
-            members=tuple(
-                DoneMember(source, id_, each.status, each.reason, each.text)
-                for source, id_, each in zip(
-                    batch.sources, batch.ids, outcomes, strict=True
-                )
-            ),
+            members=(),
             input_us=job.input_us,
             output_us=job.output_us,
             model=batch.model,
             version=batch.version,
         )
-
-    def _count_run(self, job: Job) -> None:
-        metrics, batch = self._process.metrics, job.batch
-        labels = (batch.model, batch.version)
-        failed = next((each for each in job.outcomes if each.reason), None)
-        metrics.runs.labels(*labels, failed.reason if failed else "ok").inc()
-        if failed:
-            # Whose payload it was stays out of the log; the ids lead to it.
-            self._process.log.warning(
-                "batch.failed",
-                batch=batch.batch,
-                model=batch.model,
-                version=batch.version,
-                requests=",".join(batch.ids[:IDS_LOGGED_MAX]),
-                members=job.members,
-                status=failed.status,
-                reason=failed.reason,
-                text=failed.text,
-            )
-        if job.run_us:
-            metrics.run_time.labels(*labels).observe(job.run_us / 1e6)
-            metrics.wait_time.labels(*labels).observe(job.wait_us / 1e6)
-            metrics.run_rows.labels(*labels).inc(sum(batch.rows))
-            metrics.busy.inc(job.run_us / 1e6)
-        runnable = job.runnable
-        if job.run_us and runnable is not None and job.failure is None:
-            shape = batch.compatibility_key(runnable.layout.padding)
-            runnable.runs.add(shape, sum(batch.rows), job.run_us)
-
-    def _count_unacked(self, job: Job, members: int) -> None:
-        self._process.metrics.unacked.labels(job.batch.model, job.batch.version).inc(
-            members
-        )
+        return encode_done(facts, batch.sources, batch.ids, done.outcomes)

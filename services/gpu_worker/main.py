@@ -16,13 +16,19 @@ from headrace.broker import (
     KafkaReader,
     ProducerSettings,
     ProducerThread,
+    ReaderSettings,
     TableReader,
     TopicPartition,
 )
 from headrace.clock import SystemClock
 from headrace.delivery import Fitness, WorkerCore
 from headrace.delivery.worker_decisions import WorkerExit
-from headrace.delivery.worker_events import HeartbeatAcked, ModelsReady, WorkerEvent
+from headrace.delivery.worker_events import (
+    HeartbeatAcked,
+    ModelsReady,
+    RepliesEnded,
+    WorkerEvent,
+)
 from headrace.errors import BusError, BusTimeout, SetupError
 from headrace.lifecycle import (
     BEATS,
@@ -76,6 +82,12 @@ REPLIES = ProducerSettings(timeout_ms=30_000)
 """As long as a bulk result may wait. An online reply that comes later than its batch's
 ``done`` does no harm: at most two batches are unacked at a time, and the first reply
 counts."""
+
+QUIET_WAIT_S = 0.1
+"""Of the threads that read what rarely comes, and are told nothing meanwhile."""
+
+TABLE = ReaderSettings(fetch_wait_ms=400)
+"""Versions change rarely; a fetch that waits is answered at once when one does."""
 
 FETCH_SILENT_US_MAX = 2_000_000
 """W6: no heartbeat when the fetch thread has not turned for so long."""
@@ -184,12 +196,9 @@ class _Worker:
             timeout_ms=bus.payload_timeout_ms,
         )
         self._log_clock = SharedLogClock()
-        control = KafkaProducer(self._connection, CONTROL)
+        self._control = control = KafkaProducer(self._connection, CONTROL)
         replies = KafkaProducer(self._connection, REPLIES)
-        self._producers = (
-            ProducerThread("control", control),
-            ProducerThread("replies", replies),
-        )
+        self._replies = ProducerThread("replies", replies)
         self._make_fetchers(settings, claims)
         self._runner = Runner(
             clock,
@@ -201,12 +210,16 @@ class _Worker:
             self._fetcher,
             self._linked,
             self._runner,
-            Replier(replies, inbox.put, claims, batch_bytes_max=bus.batch_bytes_max),
+            Replier(
+                replies,
+                self._replies_ended,
+                claims,
+                batch_bytes_max=bus.batch_bytes_max,
+            ),
             ControlWriter(
                 control,
                 self._topics.completions,
                 self._lane,
-                inbox.put,
                 self._process_metrics,
             ),
             FitnessWatch(self._fitness_changed, clock, self.log),
@@ -252,6 +265,9 @@ class _Worker:
     def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
         self.loop.take_order(order)
 
+    def _replies_ended(self, replies: RepliesEnded) -> None:
+        self.loop.replies_ended(replies)
+
     def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(
             KafkaProducer(self._connection, BEATS),
@@ -267,6 +283,7 @@ class _Worker:
             self._topics.status,
             self._roster.take,
             self._read_failed,
+            wait_s=QUIET_WAIT_S,
         )
         self._watchdog = Watchdog(self._pulse, self._clock, self._stalled)
 
@@ -279,10 +296,11 @@ class _Worker:
 
         announcements = Announcements(buried, self.log)
         self._table = TableReader(
-            KafkaReader(self._connection),
+            KafkaReader(self._connection, TABLE),
             self._topics.control_models,
             announcements.take,
             self._read_failed,
+            wait_s=QUIET_WAIT_S,
         )
         around = Neighbourhood(
             slot=self._slot,
@@ -310,8 +328,7 @@ class _Worker:
 
     def start(self) -> None:
         """Raises BusError, and SetupError without a model folder."""
-        for producer in self._producers:
-            producer.start()
+        self._replies.start()
         self._table.start()
         if not self._table.wait_caught_up(PROVISION_TIMEOUT_S):
             raise BusTimeout(
@@ -333,12 +350,9 @@ class _Worker:
         self._watchdog.stop()
         self._models.stop()
         self._heartbeat.stop()
-        self._fetcher.stop()
         self._linked.stop()
-        self._status.stop()
-        self._table.stop()
-        for producer in self._producers:
-            producer.stop(FLUSH_S)
+        self._control.flush(FLUSH_S)
+        self._replies.stop(FLUSH_S)
         self._probes.stop()
 
     def feed(self, sent_us: int, acked_us: int, log_us: int) -> None:

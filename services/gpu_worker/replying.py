@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.broker import Delivery, Headers, Producer
@@ -13,7 +13,6 @@ from headrace.wire import (
     LENGTH,
     PROTOBUF_HEADERS,
     ROWS,
-    BatchedOutput,
     RunFacts,
     encode_replies,
     plain_reply,
@@ -22,6 +21,8 @@ from services.gpu_worker.claims import WorkerClaims
 from services.gpu_worker.jobs import Job
 
 __all__ = ["Replier", "ReplyRecord", "reply_records"]
+
+HEADERS: Headers = list(PROTOBUF_HEADERS)
 
 ANY_PARTITION = -1
 """The client chooses by the key."""
@@ -56,22 +57,22 @@ class Replier:
         self._batch_bytes_max = batch_bytes_max
 
     def write(self, job: Job, members: Sequence[int], worker: str) -> None:
-        """Never blocks."""
+        """``members`` in the order of the batch. Never blocks."""
         addresses = job.batch.addresses
-        silent = tuple(each for each in members if addresses[each] is None)
-        if silent:
-            self._ended(RepliesEnded(job.batch.batch, silent, acked=True))
+        if None in addresses:
+            silent = tuple(each for each in members if addresses[each] is None)
+            if silent:
+                self._ended(RepliesEnded(job.batch.batch, silent, acked=True))
+            members = [each for each in members if addresses[each] is not None]
+        inline: Sequence[int] = members
         bytes_max = self._claims.inline_bytes_max
-        large = [
-            each
-            for each in members
-            if addresses[each] is not None and job.reply_bytes(each) > bytes_max
-        ]
-        inline = [each for each in members if each not in large] if large else members
+        if job.output_bytes > bytes_max:
+            large = [each for each in members if job.reply_bytes(each) > bytes_max]
+            inline = [each for each in members if each not in large]
+            for member in large:
+                self._claim(job, member, worker)
         for record in reply_records(job, inline, worker, self._batch_bytes_max):
             self._produce(job.batch.batch, record)
-        for member in large:
-            self._claim(job, member, worker)
 
     def _claim(self, job: Job, member: int, worker: str) -> None:
         """Through the payload store. Where that fails the request runs again."""
@@ -110,32 +111,31 @@ class Replier:
 def reply_records(
     job: Job, members: Sequence[int], worker: str, batch_bytes_max: int
 ) -> Iterator[ReplyRecord]:
-    """The records that carry these members' results."""
+    """The records that carry these members' results, in the order of the batch."""
     facts = RunFacts(worker, job.wait_us, job.input_us, job.run_us, job.output_us)
-    by_address: dict[ReplyAddress, list[int]] = {}
-    for member in members:
-        address = job.batch.addresses[member]
-        if address is not None:
-            by_address.setdefault(address, []).append(member)
-    for (topic, partition), addressed in by_address.items():
+    for (topic, partition), addressed in _by_address(job, members):
         if partition is None:
             for member in addressed:
                 yield _plain(job, member, topic)
             continue
         for part in _parts(job, addressed, batch_bytes_max):
-            outputs = [
-                BatchedOutput(
-                    output.name,
-                    output.datatype,
-                    output.shape,
-                    tuple(output.piece(member) for member in part),
-                )
-                for output in job.outputs
-            ]
-            value = encode_replies(job.batch, part, outputs, facts)
-            yield ReplyRecord(
-                tuple(part), topic, partition, None, PROTOBUF_HEADERS, value
-            )
+            value = encode_replies(job.batch, part, job.outputs, facts)
+            yield ReplyRecord(tuple(part), topic, partition, None, HEADERS, value)
+
+
+def _by_address(
+    job: Job, members: Sequence[int]
+) -> Iterable[tuple[ReplyAddress, Sequence[int]]]:
+    addresses = job.batch.addresses
+    first = addresses[members[0]] if members else None
+    if first is not None and addresses.count(first) == len(members) == len(addresses):
+        return [(first, members)]
+    found: dict[ReplyAddress, list[int]] = {}
+    for member in members:
+        address = addresses[member]
+        if address is not None:
+            found.setdefault(address, []).append(member)
+    return found.items()
 
 
 def claimed_record(
@@ -148,23 +148,21 @@ def claimed_record(
     if partition is None:
         return _plain(job, member, topic, payload)
     facts = RunFacts(worker, job.wait_us, job.input_us, job.run_us, job.output_us)
-    outputs = [
-        BatchedOutput(output.name, output.datatype, output.shape, (b"",))
-        for output in job.outputs
-    ]
+    bounds = (0,) * (job.members + 1)
+    outputs = [each._replace(contents=b"", bounds=bounds) for each in job.outputs]
     value = encode_replies(job.batch, [member], outputs, facts, {0: payload})
-    return ReplyRecord((member,), topic, partition, None, PROTOBUF_HEADERS, value)
+    return ReplyRecord((member,), topic, partition, None, HEADERS, value)
 
 
-def _parts(job: Job, members: list[int], bytes_max: int) -> Iterator[list[int]]:
+def _parts(job: Job, members: Sequence[int], bytes_max: int) -> Iterator[Sequence[int]]:
     """Members in order, as many at a time as fit a record."""
-    if sum(output.bounds[-1] for output in job.outputs) <= bytes_max:
+    if job.output_bytes <= bytes_max:
         yield members
         return
     part: list[int] = []
     total = 0
     for member in members:
-        size = sum(len(output.piece(member)) for output in job.outputs)
+        size = job.reply_bytes(member)
         if part and total + size > bytes_max:
             yield part
             part, total = [], 0

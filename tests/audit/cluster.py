@@ -53,6 +53,7 @@ from headrace.wire import (
     Role,
     RunFacts,
     ServiceState,
+    SourceTable,
     base_topics,
     dead_letter,
     encode_completion,
@@ -148,7 +149,7 @@ class Cluster:
             names = (f"20260101T00/{TENANT}/{uuid4().hex}" for _ in members)
             refs = {n: store.write(name, [piece]) for n, name in enumerate(names)}
             piece = b""
-        output = BatchedOutput(
+        output = BatchedOutput.of(
             "y", Datatype.FP32, (ROWS, 1), tuple(piece for _ in members)
         )
         body = encode_replies(a_batch(*request_ids), members, [output], FACTS, refs)
@@ -299,7 +300,7 @@ def a_batch(*request_ids: str, source: Source = Source("", 0, 0)) -> Batch:  # n
         tensors=(),
         ids=list(request_ids),
         tenants=[TENANT] * count,
-        sources=[source] * count,
+        sources=SourceTable([source] * count),
         addresses=[None] * count,
         rows=[1] * count,
         lengths=[],

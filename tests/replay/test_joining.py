@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from headrace.domain import Datatype, Reason, Source, Terminal
 from headrace.replay import CANCELLED, Join, Recorded
 from headrace.wire import (
@@ -15,6 +17,7 @@ from headrace.wire import (
     Record,
     RequestEncoder,
     RunFacts,
+    SourceTable,
     cancel_headers,
     dead_letter,
     decode_order,
@@ -66,7 +69,7 @@ def batch_of(*ids: str, offset: int = 7) -> Batch:
 
 
 def answered(at_ms: int, *ids: str, partition: int = 0) -> Record:
-    output = BatchedOutput(
+    output = BatchedOutput.of(
         "y", Datatype.FP32, (ROWS, 1), (b"aaaa", b"bbbb")[: len(ids)]
     )
     value = encode_replies(batch_of(*ids), range(len(ids)), [output], FACTS)
@@ -122,8 +125,8 @@ def test_an_answer_finds_its_request_by_id_tenant_and_address() -> None:
 def test_a_result_and_a_dead_letter_find_it_by_its_place() -> None:
     job, buried = asked_by("headrace/jobs/1"), a_record(LETTER.source.offset)
     assert buried.partition == LETTER.source.partition
-    batch = batch_of(ID)
-    batch.sources[0] = Source(REQUESTS, 3, 7)
+    place = SourceTable([Source(REQUESTS, 3, 7)])
+    batch = msgspec.structs.replace(batch_of(ID), sources=place)
     result = appended(PLAIN.topic, 9, plain_reply(batch, 0, [scores([1.0, 2.0])]))
     letter = appended(TOPICS.dead_letters("digits"), 11, dead_letter(LETTER, buried))
 

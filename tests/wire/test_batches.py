@@ -28,6 +28,7 @@ from headrace.wire import (
     BatchedTensor,
     BatchStamp,
     Opening,
+    SourceTable,
     Sync,
     compatibility,
     decode_order,
@@ -112,10 +113,12 @@ def test_members_arrive_in_columns_with_their_tensors_concatenated() -> None:
         ),
         ids=["one", "two"],
         tenants=["default", "acme"],
-        sources=[
-            Source("headrace.requests.digits", 2, 5),
-            Source("headrace.requests.digits", 0, 9),
-        ],
+        sources=SourceTable(
+            [
+                Source("headrace.requests.digits", 2, 5),
+                Source("headrace.requests.digits", 0, 9),
+            ]
+        ),
         addresses=[AN_INGRESS, None],
         rows=[1, 2],
         lengths=[],
@@ -299,24 +302,37 @@ def test_columns_of_different_length_are_undecodable() -> None:
         decode_order(an_envelope(value))
 
 
-@pytest.mark.parametrize(("rows", "readable"), [(1, True), (0, False), (-1, False)])
-def test_a_member_has_rows(rows: int, *, readable: bool) -> None:
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ({}, ""),
+        ({"rows": [0]}, "a member without rows"),
+        ({"rows": [-1]}, "a member without rows"),
+        ({"source_index": [1]}, "index out of range"),
+        ({"source_index": [-1]}, "a source_index below 0"),
+        ({"offsets": [0, 1]}, "source_index and offsets of different length"),
+    ],
+)
+def test_columns_that_do_not_fit_are_undecodable(
+    columns: dict[str, list[int]], fault: str
+) -> None:
     message = pb.Batch(
         ids=["a"],
-        rows=[rows],
         tenants=["acme"],
         tenant_index=[0],
         sources=[pb.SourcePartition(topic="t")],
-        source_index=[0],
-        offsets=[0],
         address_index=[-1],
         attempts=[1],
     )
+    for name, numbers in (
+        {"rows": [1], "source_index": [0], "offsets": [0]} | columns
+    ).items():
+        getattr(message, name).extend(numbers)
     record = an_envelope(pb.Order(batch=message).SerializeToString())
-    if readable:
+    if not fault:
         decode_order(record)
     else:
-        with pytest.raises(UndecodableRecord, match="a member without rows"):
+        with pytest.raises(UndecodableRecord, match=fault):
             decode_order(record)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,12 @@ from headrace.domain import (
     StaleWritten,
 )
 from headrace.errors import UndecodableRecord
-from headrace.wire import decode_completion, encode_completion
+from headrace.wire import (
+    SourceTable,
+    decode_completion,
+    encode_completion,
+    encode_done,
+)
 from headrace.wire._generated import headrace_pb2 as pb
 from tests.wire.records import an_envelope
 
@@ -117,6 +123,27 @@ def test_a_batch_that_went_well_says_so_once() -> None:
     done = pb.Completion.FromString(value).done
     assert (len(done.status), len(done.reason), len(done.sources)) == (1, 1, 1)
     assert len(done.ids) == 100
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(MemberStatus), st.sampled_from(["", "oom"])),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_done_whose_members_stand_in_columns_is_the_same(
+    endings: list[tuple[MemberStatus, str]],
+) -> None:
+    members = tuple(
+        DoneMember(Source(f"requests.{n % 2}", n % 3, n), f"id-{n}", *ending, "text")
+        for n, ending in enumerate(endings)
+    )
+    done = msgspec.structs.replace(a_done(), members=members)
+    columns = SourceTable(each.source for each in members), [m.id for m in members]
+    assert encode_done(a_done(), *columns, members) == encode_completion(done)
+    if len(set(endings)) == 1:
+        assert encode_done(a_done(), *columns, members[:1]) == encode_completion(done)
 
 
 def test_the_bytes_of_a_done_are_these() -> None:

@@ -242,8 +242,8 @@ def test_strings_are_divided_by_the_reference() -> None:
 def test_an_answer_names_its_outputs() -> None:
     batch = sent(a_version(), a_request(rows=2, tensors=(bytes(32),)))
     outputs = [
-        BatchedOutput("y", Datatype.FP32, (ROWS, 2), (b"",)),
-        BatchedOutput("z", Datatype.INT64, (2,), (b"",)),
+        BatchedOutput.of("y", Datatype.FP32, (ROWS, 2), (b"",)),
+        BatchedOutput.of("z", Datatype.INT64, (2,), (b"",)),
     ]
     parts = bytes(range(16)), bytes(range(16, 32))
     ref = a_ref(*parts)

@@ -38,6 +38,7 @@ from headrace.broker.reader import KafkaReader, ReaderSettings
 from headrace.broker.spans import Span, read_spans, spans_since
 from headrace.broker.tail import tail
 from headrace.broker.threads import (
+    READ_WAIT_S,
     LoopHandover,
     ProducerThread,
     ReaderThread,
@@ -47,6 +48,7 @@ from headrace.broker.threads import (
 __all__ = [
     "COMMITS_TOPIC",
     "FRAMING_BYTES",
+    "READ_WAIT_S",
     "Admin",
     "Answered",
     "BulkExchange",

@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from headrace.broker.connection import LIBRARY_LOG
@@ -26,6 +26,7 @@ from headrace.broker.stuck import StuckWatch, Verdict
 from headrace.errors import BusError, HeadraceError, OffsetOutOfRange
 
 __all__ = [
+    "READ_WAIT_S",
     "LoopHandover",
     "ProducerThread",
     "ReaderStuck",
@@ -35,7 +36,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_READ_WAIT_S: Final = 0.02
+READ_WAIT_S: Final = 0.02
 """How long a command waits for a read that found nothing."""
 
 _POLL_WAIT_S: Final = 0.1
@@ -83,12 +84,15 @@ class ReaderThread:
     When records lie in the log and none come, it makes the reader's client anew, and
     ends with :class:`ReaderStuck` when that did not help.
 
+    A command waits for a read that finds nothing: 20 ms, ``wait_s`` once records have
+    come. Each such wait is a wake-up of 30 µs.
+
     ``take`` and ``fail`` run on that thread. After ``fail`` it reads on: a position
     outside the log stays silent until ``do`` assigns another. An exception of either
     ends the thread (:func:`threading.excepthook`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a thread, and how it waits
         self,
         name: str,
         reader: Reader,
@@ -97,8 +101,10 @@ class ReaderThread:
         *,
         records_max: int = 1000,
         look_s: float = LOOK_S,
+        wait_s: float = READ_WAIT_S,
     ) -> None:
         self._name = name
+        self._wait_s = wait_s
         self._look_s = look_s
         self._look_timeout_s = max(LOOK_TIMEOUT_S, look_s / 2)
         self._watch = StuckWatch()
@@ -115,8 +121,8 @@ class ReaderThread:
         self._thread.start()
 
     def do(self, command: Callable[[Reader], None]) -> None:
-        """Run ``command`` on the thread before its next read, in order of the calls,
-        within 20 ms. A :class:`BusError` of it goes to ``fail``."""
+        """Run ``command`` on the thread before its next read, in order of the calls. A
+        :class:`BusError` of it goes to ``fail``."""
         self._commands.put(command)
 
     def stop(self) -> None:
@@ -128,16 +134,18 @@ class ReaderThread:
         self._reader.close()
 
     def _run(self) -> None:
+        wait_s = READ_WAIT_S
         while not self._stopped.is_set():
             try:
                 self._obey()
-                records = self._reader.read(self._records_max, _READ_WAIT_S)
+                records = self._reader.read(self._records_max, wait_s)
             except BusError as error:
                 self._fail(error)
                 self._stopped.wait(_REST_S)
                 continue
             if records:
                 self._watch.delivered()
+                wait_s = self._wait_s
                 self._look_at_s = time.monotonic() + self._look_s
                 self._take(records)
             elif time.monotonic() >= self._look_at_s:
@@ -164,12 +172,8 @@ class ReaderThread:
                 raise ReaderStuck(f"reader {self._name} gets nothing from the log")
 
     def _obey(self) -> None:
-        while True:
-            try:
-                command = self._commands.get_nowait()
-            except Empty:
-                return
-            command(self._reader)
+        while not self._commands.empty():
+            self._commands.get_nowait()(self._reader)
 
 
 class ProducerThread:
@@ -221,13 +225,18 @@ class TableReader:
         topic: str,
         take: Callable[[list[Record]], None],
         fail: Callable[[BusError], None],
+        *,
+        wait_s: float = READ_WAIT_S,
     ) -> None:
+        """``wait_s`` as of :class:`ReaderThread`."""
         self._partition = TopicPartition(topic, 0)
         self._take = take
         self._fail = fail
         self._end = 0
         self._caught_up = threading.Event()
-        self._thread = ReaderThread(f"table {topic}", reader, self._taken, self._failed)
+        self._thread = ReaderThread(
+            f"table {topic}", reader, self._taken, self._failed, wait_s=wait_s
+        )
 
     @property
     def caught_up(self) -> bool:

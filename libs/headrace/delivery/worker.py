@@ -13,7 +13,6 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from headrace.delivery.events import MemberStatus
 from headrace.delivery.worker_decisions import (
     Alarm,
     EndLink,
@@ -69,10 +68,8 @@ _Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)
 
 
 class WorkerCore:
-    """One worker process from its join to its end.
-
-    ``handle`` after an :class:`Exit` returns nothing: the process is over.
-    """
+    """One worker process from its join to its end. ``handle`` after an :class:`Exit`
+    returns nothing: the process is over."""
 
     def __init__(self, *, lane: int, limits: WorkerLimits | None = None) -> None:
         self._lane = lane
@@ -112,6 +109,11 @@ class WorkerCore:
         )
 
     @property
+    def awaits_acks(self) -> bool:
+        """Whether the end of something that it wrote is still to be told."""
+        return bool(self._written)
+
+    @property
     def run_limit_at_us(self) -> int | None:
         """W6: no heartbeat after this instant while the same run goes on."""
         return self._running.run_limit_at_us if self._running else None
@@ -120,9 +122,8 @@ class WorkerCore:
         """Take in one event and say what follows from it now."""
         if self._exited:
             return []
-        decisions = [*self._take_in(event, now_us), *self._on_time(now_us)]
-        if not self._exited:
-            decisions += self._start_run(now_us)
+        decisions = self._take_in(event, now_us) + self._on_time(now_us)
+        decisions += self._start_run(now_us)
         for index, decision in enumerate(decisions):
             if isinstance(decision, Exit):
                 self._exited = True
@@ -311,7 +312,7 @@ class WorkerCore:
 
     def _replied(self, held: Held, now_us: int) -> WriteDone:
         held.unacked(held.pending)
-        all_ok = all(each.status is MemberStatus.OK for each in held.outcomes)
+        all_ok = held.outcomes.count(ALL_OK[0]) == len(held.outcomes)
         return self._done(held, ALL_OK if all_ok else tuple(held.outcomes), now_us)
 
     def _done(
@@ -320,8 +321,8 @@ class WorkerCore:
         assert self._incarnation is not None
         held.phase = Phase.DONE
         held.done_at_us = now_us
-        done = WriteDone(0, self._incarnation, held.read.batch, outcomes)
-        return self._number(done)
+        batch = held.read.batch
+        return self._number(WriteDone(0, self._incarnation, batch, outcomes))
 
     # -- writes
 
@@ -407,8 +408,8 @@ class WorkerCore:
     def _on_time(self, now_us: int) -> list[WorkerDecision]:
         decisions: list[WorkerDecision] = [
             self._replied(held, now_us)
-            for held in self._in(Phase.REPLYING)
-            if now_us >= held.replies_by_us
+            for held in self._held.values()
+            if held.phase is Phase.REPLYING and now_us >= held.replies_by_us
         ]
         running = self._running
         if running and self._ending is None and now_us >= running.run_limit_at_us:

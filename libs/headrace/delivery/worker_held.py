@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from headrace.delivery.worker_events import BatchRead, Outcome
+from headrace.delivery.worker_events import ALL_OK, BatchRead, Outcome
 from headrace.domain import MemberStatus, Setback
 
 __all__ = ["HANDED_BACK", "LATE", "OVERDUE", "UNACKED", "Held", "Phase"]
@@ -41,6 +41,9 @@ class Held(msgspec.Struct):
 
     def ran(self, told: tuple[Outcome, ...]) -> tuple[int, ...]:
         """Note one outcome for all members or one each; the members that succeeded."""
+        if told == ALL_OK:
+            self.outcomes = [*told] * self.read.members
+            return tuple(range(self.read.members))
         outcomes = told * self.read.members if len(told) == 1 else told
         assert len(outcomes) == self.read.members, "one outcome for all or one each"
         self.outcomes = list(outcomes)

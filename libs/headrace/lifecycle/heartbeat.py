@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace.broker import (
+    READ_WAIT_S,
     Delivery,
     Producer,
     ProducerSettings,
@@ -133,11 +134,14 @@ class StatusReader:
         topic: str,
         take: Callable[[list[Record]], None],
         fail: Callable[[BusError], None],
+        *,
+        wait_s: float = READ_WAIT_S,
     ) -> None:
+        """``wait_s`` as of :class:`headrace.broker.ReaderThread`."""
         self._partition = TopicPartition(topic, STATUS_PARTITION)
         self._fail = fail
         self._is_assigned = False
-        self._thread = ReaderThread("status", reader, take, self._failed)
+        self._thread = ReaderThread("status", reader, take, self._failed, wait_s=wait_s)
 
     def start(self) -> None:
         self._thread.do(self._assign)

@@ -3,7 +3,6 @@ arrays and back. The only place that knows ONNX Runtime."""
 
 from headrace.runtime.batching import (
     BatchInput,
-    BatchOutput,
     MemberFault,
     Misfit,
     assemble,
@@ -29,7 +28,6 @@ __all__ = [
     "NUMPY_TYPES",
     "Array",
     "BatchInput",
-    "BatchOutput",
     "Device",
     "DeviceSettings",
     "FailureKind",

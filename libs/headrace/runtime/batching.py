@@ -20,11 +20,11 @@ from headrace.errors import RequestError
 from headrace.runtime.layout import Layout
 from headrace.runtime.session import NUMPY_TYPES, Array
 from headrace.wire.compatibility import LENGTH, ROWS
+from headrace.wire.replies import BatchedOutput
 from headrace.wire.tensors import pack_bytes, unpack_bytes
 
 __all__ = [
     "BatchInput",
-    "BatchOutput",
     "MemberFault",
     "Misfit",
     "assemble",
@@ -52,20 +52,6 @@ class MemberFault(Exception):
 
 class Misfit(Exception):
     """An output is not shaped by its batch, so nobody's part of it is known."""
-
-
-class BatchOutput(NamedTuple):
-    """An output of the whole batch; ``shape`` as in :class:`BatchInput`."""
-
-    name: str
-    datatype: Datatype
-    shape: tuple[int, ...]
-    contents: bytes | memoryview
-    bounds: tuple[int, ...]
-    """Member i has the bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
-
-    def piece(self, member: int) -> bytes | memoryview:
-        return self.contents[self.bounds[member] : self.bounds[member + 1]]
 
 
 def assemble(
@@ -98,7 +84,7 @@ def share_out(
     outputs: Sequence[Array],
     rows: Sequence[int],
     lengths: Sequence[int],
-) -> list[BatchOutput]:
+) -> list[BatchedOutput]:
     """The outputs, in the order of the signature, with each member's part of them.
 
     Raises :class:`Misfit`.
@@ -118,15 +104,16 @@ def _assembled(
 ) -> Array:
     axis = layout.batch_axis(spec.name)
     _check_form(layout, spec, tensor)
-    is_whole = LENGTH not in tensor.shape and axis in {0, None}
+    if LENGTH not in tensor.shape and axis in {0, None}:
+        shape = _member_shape(tensor.shape, sum(rows), 0)
+        parts = rows if axis == 0 else (1,)
+        return _elements(spec, tensor, shape, parts).reshape(shape)
     counts = [
         prod(_member_shape(tensor.shape, r, n)) for r, n in _members(rows, lengths)
     ]
-    elements = _elements(spec, tensor, counts if axis is not None else counts[:1])
-    if is_whole:
-        return elements.reshape(_member_shape(tensor.shape, sum(rows), 0))
+    elements = _elements(spec, tensor, (sum(counts),), counts)
     bounds = list(accumulate(counts, initial=0))
-    parts = [
+    pieces = [
         elements[start:end].reshape(_member_shape(tensor.shape, r, n))
         for (start, end), (r, n) in zip(
             pairwise(bounds), _members(rows, lengths), strict=True
@@ -134,17 +121,17 @@ def _assembled(
     ]
     assert axis is not None
     if LENGTH not in tensor.shape:
-        return np.concatenate(parts, axis)
+        return np.concatenate(pieces, axis)
     assert layout.padding is not None
     edge = layout.padding.edge(max(lengths))
     shape = _member_shape(tensor.shape, sum(rows), edge)
     padded = np.full(shape, layout.padding.values[spec.name], elements.dtype)
     at = 0
-    for part in parts:
-        place = [slice(extent) for extent in part.shape]
-        place[axis] = slice(at, at + part.shape[axis])
-        padded[tuple(place)] = part
-        at += part.shape[axis]
+    for piece in pieces:
+        place = [slice(extent) for extent in piece.shape]
+        place[axis] = slice(at, at + piece.shape[axis])
+        padded[tuple(place)] = piece
+        at += piece.shape[axis]
     return padded
 
 
@@ -174,40 +161,47 @@ def _member_shape(shape: Sequence[int], rows: int, length: int) -> tuple[int, ..
     return tuple(marks.get(extent, extent) for extent in shape)
 
 
-def _elements(spec: TensorSpec, tensor: BatchInput, counts: Sequence[int]) -> Array:
-    """All members' elements, flat; ``counts`` says how many each should have."""
+def _elements(
+    spec: TensorSpec,
+    tensor: BatchInput,
+    shape: tuple[int, ...],
+    parts: Sequence[int],
+) -> Array:
+    """All members' elements, flat, as many as fit ``shape``; the members have them in
+    proportion to ``parts``."""
+    count = prod(shape)
     if spec.datatype is Datatype.BYTES:
-        return _texts(tensor, counts)
+        return _texts(tensor, count, parts)
     kind = NUMPY_TYPES[spec.datatype]
-    expected = sum(counts) * kind.itemsize
-    if len(tensor.contents) != expected:
+    if len(tensor.contents) != count * kind.itemsize:
         raise RequestError(
-            f"input {spec.name!r} has {len(tensor.contents)} bytes, expected {expected}"
+            f"input {spec.name!r} has {len(tensor.contents)} bytes, expected "
+            f"{count * kind.itemsize}"
         )
     if spec.datatype is Datatype.BOOL:
-        _check_bools(tensor, counts)
+        _check_bools(tensor, count, parts)
     elements = np.frombuffer(tensor.contents, kind)
     # A record's bytes begin anywhere; compiled kernels may count on the alignment
     # of an element. One copy of the block, rows stay where they are.
     return elements if elements.flags.aligned else elements.copy()
 
 
-def _check_bools(tensor: BatchInput, counts: Sequence[int]) -> None:
+def _check_bools(tensor: BatchInput, count: int, parts: Sequence[int]) -> None:
     numbers = np.frombuffer(tensor.contents, np.uint8)
     wrong = np.flatnonzero(numbers > 1)
     if wrong.size:
         raise MemberFault(
-            _owner(int(wrong[0]), counts),
+            _owner(int(wrong[0]), count, parts),
             f"tensor {tensor.name!r}: a BOOL is a byte of value 0 or 1",
         )
 
 
-def _texts(tensor: BatchInput, counts: Sequence[int]) -> Array:
+def _texts(tensor: BatchInput, count: int, parts: Sequence[int]) -> Array:
     elements = unpack_bytes(tensor.name, tensor.contents)
-    if len(elements) != sum(counts):
+    if len(elements) != count:
         raise RequestError(
             f"input {tensor.name!r} has {len(elements)} BYTES elements, expected "
-            f"{sum(counts)}"
+            f"{count}"
         )
     array = np.empty(len(elements), np.object_)
     for index, element in enumerate(elements):
@@ -215,15 +209,16 @@ def _texts(tensor: BatchInput, counts: Sequence[int]) -> Array:
             array[index] = element.decode()
         except UnicodeDecodeError as error:
             raise MemberFault(
-                _owner(index, counts),
+                _owner(index, count, parts),
                 f"tensor {tensor.name!r}: a BYTES element is not UTF-8 ({error})",
             ) from error
     return array
 
 
-def _owner(element: int, counts: Sequence[int]) -> int:
-    for member, end in enumerate(accumulate(counts)):
-        if element < end:
+def _owner(element: int, count: int, parts: Sequence[int]) -> int:
+    unit = count // sum(parts)
+    for member, end in enumerate(accumulate(parts)):
+        if element < end * unit:
             return member
     raise AssertionError("the element is beyond every member")
 
@@ -234,7 +229,7 @@ def _shared(
     array: Array,
     rows: Sequence[int],
     lengths: Sequence[int],
-) -> BatchOutput:
+) -> BatchedOutput:
     axis = layout.batch_axis(spec.name)
     if not layout.batch_axes or axis is None:
         assert len(rows) == 1, "a batch of a version that does not batch"
@@ -246,8 +241,8 @@ def _shared(
     if padded is None and axis == 0 and spec.datatype is not Datatype.BYTES:
         contents = _raw(spec, array)
         row_bytes = len(contents) // sum(rows)
-        bounds = tuple(accumulate((each * row_bytes for each in rows), initial=0))
-        return BatchOutput(spec.name, spec.datatype, shape, contents, bounds)
+        bounds = tuple(accumulate(map(row_bytes.__mul__, rows), initial=0))
+        return BatchedOutput(spec.name, spec.datatype, shape, contents, bounds)
     if padded is not None:
         assert layout.padding is not None
         edge = layout.padding.edge(max(lengths))
@@ -277,10 +272,9 @@ def _check_extent(
 
 def _packed(
     spec: TensorSpec, shape: tuple[int, ...], parts: Sequence[Array]
-) -> BatchOutput:
+) -> BatchedOutput:
     raw = [_raw(spec, part) for part in parts]
-    bounds = tuple(accumulate(map(len, raw), initial=0))
-    return BatchOutput(spec.name, spec.datatype, shape, b"".join(raw), bounds)
+    return BatchedOutput.of(spec.name, spec.datatype, shape, raw)
 
 
 def _raw(spec: TensorSpec, array: Array) -> bytes | memoryview:

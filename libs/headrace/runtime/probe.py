@@ -22,7 +22,6 @@ import numpy as np
 from headrace.domain import VARIABLE, Datatype, Manifest, TensorSpec
 from headrace.errors import ModelRefused
 from headrace.runtime.batching import (
-    BatchOutput,
     Misfit,
     assemble,
     share_out,
@@ -31,6 +30,7 @@ from headrace.runtime.failures import RunFailed
 from headrace.runtime.layout import Layout, settle_layout
 from headrace.runtime.session import NUMPY_TYPES, Array, Session
 from headrace.runtime.synthetic import KINDS, SyntheticInputs, choices
+from headrace.wire import BatchedOutput
 
 __all__ = ["Probed", "probe"]
 
@@ -167,7 +167,7 @@ class _Probe:
 
     def _outputs(
         self, rows: int, lengths: Sequence[int] | None = None, kinds: int = KINDS
-    ) -> list[BatchOutput]:
+    ) -> list[BatchedOutput]:
         of = list(lengths or [self._edges[0]] * rows)
         batch = self._inputs.batch(of, kinds)
         arrays = assemble(self._layout, batch, [1] * rows, of)
@@ -279,7 +279,7 @@ class _Probe:
         )
 
 
-def _member(outputs: Sequence[BatchOutput], member: int) -> dict[str, bytes]:
+def _member(outputs: Sequence[BatchedOutput], member: int) -> dict[str, bytes]:
     return {output.name: bytes(output.piece(member)) for output in outputs}
 
 

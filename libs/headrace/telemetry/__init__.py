@@ -12,7 +12,9 @@ from headrace.telemetry.logs import (
 from headrace.telemetry.metrics import (
     METRICS_CONTENT_TYPE,
     UNKNOWN,
+    Counter,
     FormerMetrics,
+    Histogram,
     IngressMetrics,
     MetricsRegistry,
     ProcessMetrics,
@@ -22,8 +24,10 @@ from headrace.telemetry.metrics import (
 __all__ = [
     "METRICS_CONTENT_TYPE",
     "UNKNOWN",
+    "Counter",
     "Fact",
     "FormerMetrics",
+    "Histogram",
     "IngressMetrics",
     "Log",
     "LogEvent",

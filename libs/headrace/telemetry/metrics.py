@@ -28,7 +28,9 @@ from headrace.telemetry.tallies import RequestTallies
 __all__ = [
     "METRICS_CONTENT_TYPE",
     "UNKNOWN",
+    "Counter",
     "FormerMetrics",
+    "Histogram",
     "IngressMetrics",
     "MetricsRegistry",
     "ProcessMetrics",

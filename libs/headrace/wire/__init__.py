@@ -14,6 +14,7 @@ from headrace.wire.batches import (
     parse_order,
 )
 from headrace.wire.cancels import cancel_headers
+from headrace.wire.columns import SourceTable
 from headrace.wire.compatibility import (
     LENGTH,
     ROWS,
@@ -21,7 +22,11 @@ from headrace.wire.compatibility import (
     batched_shapes,
     compatibility,
 )
-from headrace.wire.completions import decode_completion, encode_completion
+from headrace.wire.completions import (
+    decode_completion,
+    encode_completion,
+    encode_done,
+)
 from headrace.wire.control import (
     Announcement,
     Claim,
@@ -116,6 +121,7 @@ __all__ = [
     "Role",
     "RunFacts",
     "ServiceState",
+    "SourceTable",
     "Sync",
     "TopicKind",
     "TopicSizes",
@@ -140,6 +146,7 @@ __all__ = [
     "decode_replies",
     "encode_batch",
     "encode_completion",
+    "encode_done",
     "encode_json",
     "encode_opening",
     "encode_refusals",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
+from typing import Protocol, assert_never
 
 from google.protobuf.message import DecodeError
 
@@ -24,7 +25,7 @@ from headrace.wire.columns import SourceTable, collapsed, expanded, sources_of
 from headrace.wire.headers import check_schema
 from headrace.wire.records import Record
 
-__all__ = ["decode_completion", "encode_completion"]
+__all__ = ["decode_completion", "encode_completion", "encode_done"]
 
 _STATUSES = {
     MemberStatus.OK: pb.OK,
@@ -48,7 +49,11 @@ def encode_completion(completion: Completion) -> bytes:
         case Reported():
             message = pb.Completion(report=_report(completion))
         case Done():
-            message = pb.Completion(done=_done(completion))
+            members = completion.members
+            sources = SourceTable(member.source for member in members)
+            ids = [member.id for member in members]
+            done = _done(completion, sources, ids, members)
+            message = pb.Completion(done=done)
         case Refused():
             refused = pb.Refused(
                 batch=bytes.fromhex(completion.batch),
@@ -72,6 +77,26 @@ def encode_completion(completion: Completion) -> bytes:
             message = pb.Completion(stale=stale)
         case _:
             assert_never(completion)
+    return message.SerializeToString()
+
+
+class _Ending(Protocol):
+    """What became of a member."""
+
+    @property
+    def status(self) -> MemberStatus: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+def encode_done(
+    done: Done, sources: SourceTable, ids: Sequence[str], endings: Sequence[_Ending]
+) -> bytes:
+    """As :func:`encode_completion`, for a done whose members stand in columns in place
+    of ``members``; ``endings``: one for all of them, or one each."""
+    message = pb.Completion(done=_done(done, sources, ids, endings))
     return message.SerializeToString()
 
 
@@ -100,15 +125,16 @@ def _report(reported: Reported) -> pb.Report:
         message.held.add(
             batch=bytes.fromhex(held.batch),
             sources=members.table,
-            source_index=members.index,
+            source_index=members.places,
             offsets=members.offsets,
         )
     return message
 
 
-def _done(done: Done) -> pb.Done:
-    members = done.members
-    sources = SourceTable(member.source for member in members)
+def _done(
+    done: Done, sources: SourceTable, ids: Sequence[str], endings: Sequence[_Ending]
+) -> pb.Done:
+    statuses = collapsed([each.status for each in endings])
     return pb.Done(
         batch=bytes.fromhex(done.batch),
         slot=done.slot,
@@ -119,12 +145,12 @@ def _done(done: Done) -> pb.Done:
         run_us=done.run_us,
         output_us=done.output_us,
         sources=sources.table,
-        source_index=sources.index,
+        source_index=sources.places,
         offsets=sources.offsets,
-        ids=[member.id for member in members],
-        status=collapsed([_STATUSES[member.status] for member in members]),
-        reason=collapsed([member.reason for member in members]),
-        text=collapsed([member.text for member in members]),
+        ids=ids,
+        status=[_STATUSES[status] for status in statuses],
+        reason=collapsed([each.reason for each in endings]),
+        text=collapsed([each.text for each in endings]),
         model=done.model,
         version=done.version,
     )

@@ -22,6 +22,7 @@ __all__ = [
     "leading",
     "member_bytes",
     "size_of",
+    "uneven",
 ]
 
 Piece = bytes | memoryview
@@ -46,13 +47,14 @@ def size_of(pieces: Sequence[Piece]) -> int:
 
 def member_bytes(pieces: Sequence[Piece], rows: Sequence[int]) -> list[int]:
     """Bytes of each member's piece; empty where they are proportional to its rows."""
-    sizes = list(map(len, pieces))
+    return uneven(list(map(len, pieces)), rows)
+
+
+def uneven(sizes: list[int], rows: Sequence[int]) -> list[int]:
+    """``sizes``; empty where they are proportional to ``rows``."""
     unit, rest = divmod(sizes[0], rows[0])
-    if rest == 0 and all(
-        size == unit * count for size, count in zip(sizes, rows, strict=True)
-    ):
-        return []
-    return sizes
+    even = rest == 0 and sizes == list(map(unit.__mul__, rows))
+    return [] if even else sizes
 
 
 def fields(view: memoryview) -> Iterator[tuple[int, memoryview]]:

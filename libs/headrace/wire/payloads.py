@@ -8,7 +8,7 @@ write a record cannot make a worker read anything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 
@@ -17,6 +17,7 @@ import msgspec
 from headrace.domain import PayloadRef, Tensor
 from headrace.errors import RequestError
 from headrace.wire import headers as names
+from headrace.wire._generated import headrace_pb2 as pb
 
 __all__ = [
     "NAME_CHARACTERS_MAX",
@@ -24,6 +25,8 @@ __all__ = [
     "is_object_name",
     "object_hour",
     "object_name",
+    "payload_message",
+    "payloads_of",
     "read_dataref",
     "tensors_from",
     "views_of",
@@ -107,3 +110,24 @@ def tensors_from(
         msgspec.structs.replace(tensor, data=data)
         for tensor, data in zip(described, views_of(ref, content), strict=True)
     )
+
+
+def payload_message(member: int, ref: PayloadRef) -> pb.Payload:
+    """A reference in an envelope."""
+    return pb.Payload(
+        member=member,
+        name=ref.name,
+        sha256=bytes.fromhex(ref.sha256),
+        sizes=ref.sizes,
+    )
+
+
+def payloads_of(messages: Iterable[pb.Payload], members: int) -> dict[int, PayloadRef]:
+    """The references of an envelope by member. Raises ValueError."""
+    found = {
+        each.member: PayloadRef(each.name, each.sha256.hex(), tuple(each.sizes))
+        for each in messages
+    }
+    if any(not 0 <= member < members for member in found):
+        raise ValueError(f"a payload of a member beyond {members}")
+    return found

@@ -6,8 +6,11 @@ A worker writes results alone, a batch former errors alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, pairwise
+from operator import sub
 from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -17,11 +20,16 @@ from headrace.errors import UndecodableRecord
 from headrace.wire import headers as names
 from headrace.wire._generated import headrace_pb2 as pb
 from headrace.wire._generated import open_inference_pb2 as oip
-from headrace.wire.batches import Batch, payload_message, payloads_of
+from headrace.wire.batches import FORMS_KEPT, Batch
 from headrace.wire.columns import collapsed, expanded
 from headrace.wire.compatibility import LENGTH, ROWS
-from headrace.wire.framing import Piece, frame, leading, member_bytes
-from headrace.wire.payloads import dataref_bytes, tensors_from
+from headrace.wire.framing import Piece, frame, leading, member_bytes, uneven
+from headrace.wire.payloads import (
+    dataref_bytes,
+    payload_message,
+    payloads_of,
+    tensors_from,
+)
 from headrace.wire.records import Outgoing, Record
 
 __all__ = [
@@ -36,21 +44,37 @@ __all__ = [
     "plain_reply",
 ]
 
+_T = TypeVar("_T")
+
+Pieces = Sequence[bytes | memoryview]
+
 REPLY_TENSORS = 11
 TENSOR_CONTENTS = 4
 RAW_OUTPUT_CONTENTS = 6
 
 
-class BatchedOutput(msgspec.Struct, frozen=True):
-    """One output of the members that a record answers. ``shape`` has
-    :data:`headrace.wire.ROWS` on the batch axis and :data:`headrace.wire.LENGTH` on
-    an axis cut to each member's length; with neither, all members share the first
-    piece, else each has its own."""
+class BatchedOutput(NamedTuple):
+    """One output of a batch. ``shape`` has :data:`headrace.wire.ROWS` on the batch
+    axis and :data:`headrace.wire.LENGTH` on an axis cut to each member's length; with
+    neither, all members share the contents."""
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
-    pieces: tuple[bytes | memoryview, ...]
+    contents: bytes | memoryview
+    bounds: tuple[int, ...]
+    """Member i has the bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
+
+    @classmethod
+    def of(
+        cls, name: str, datatype: Datatype, shape: tuple[int, ...], pieces: Pieces
+    ) -> BatchedOutput:
+        """From each member's piece, or the one that all share."""
+        bounds = tuple(accumulate(map(len, pieces), initial=0))
+        return cls(name, datatype, shape, b"".join(pieces), bounds)
+
+    def piece(self, member: int) -> bytes | memoryview:
+        return self.contents[self.bounds[member] : self.bounds[member + 1]]
 
 
 class RunFacts(msgspec.Struct, frozen=True):
@@ -104,21 +128,18 @@ def encode_replies(
     facts: RunFacts,
     payloads: Mapping[int, PayloadRef] = MappingProxyType({}),
 ) -> bytes:
-    """Results of these members of ``batch``, all with one reply address. Those in
-    ``payloads``, by their place in ``members``, have empty pieces."""
-    rows = [batch.rows[member] for member in members]
+    """Results of these members of ``batch``, in its order, all with one reply address;
+    ``outputs`` are of the whole batch. Those in ``payloads``, by their place in
+    ``members``, have empty pieces."""
+    is_whole = len(members) == len(batch.ids)
+
+    def of_members(column: list[_T]) -> list[_T]:
+        return column if is_whole else [column[member] for member in members]
+
+    rows = of_members(batch.rows)
     body: list[Piece] = []
     for output in outputs:
-        described = pb.ReplyTensor(
-            name=output.name, datatype=output.datatype, shape=output.shape
-        )
-        pieces = output.pieces
-        if ROWS in output.shape or LENGTH in output.shape:
-            described.member_bytes.extend(member_bytes(pieces, rows))
-        else:
-            pieces = pieces[:1]
-        contents = frame(TENSOR_CONTENTS, pieces)
-        body += frame(REPLY_TENSORS, [*contents, described.SerializeToString()])
+        body += _reply_tensor(output, None if is_whole else members, rows)
     message = pb.Replies(
         batch=bytes.fromhex(batch.batch),
         model=batch.model,
@@ -130,15 +151,41 @@ def encode_replies(
         input_us=facts.input_us,
         run_us=facts.run_us,
         output_us=facts.output_us,
-        ids=[batch.ids[member] for member in members],
-        tenants=collapsed([batch.tenants[member] for member in members]),
+        ids=of_members(batch.ids),
+        tenants=collapsed(of_members(batch.tenants)),
         rows=rows,
-        lengths=[batch.lengths[member] for member in members] if batch.lengths else (),
-        attempts=collapsed([batch.attempts[member] for member in members]),
+        lengths=of_members(batch.lengths) if batch.lengths else (),
+        attempts=collapsed(of_members(batch.attempts)),
         payloads=[payload_message(place, ref) for place, ref in payloads.items()],
     )
     body.append(message.SerializeToString())
     return b"".join(body)
+
+
+def _reply_tensor(
+    output: BatchedOutput, members: Sequence[int] | None, rows: list[int]
+) -> list[Piece]:
+    """An output in a reply; ``members`` None: of all."""
+    pieces: list[Piece] = [output.contents]
+    sizes: list[int] = []
+    if ROWS in output.shape or LENGTH in output.shape:
+        if members is not None:
+            pieces = list(map(output.piece, members))
+            sizes = member_bytes(pieces, rows)
+        else:
+            sizes = uneven(list(map(sub, output.bounds[1:], output.bounds)), rows)
+    described = _described(output.name, output.datatype, output.shape, tuple(sizes))
+    return frame(REPLY_TENSORS, [*frame(TENSOR_CONTENTS, pieces), described])
+
+
+@lru_cache(FORMS_KEPT)
+def _described(
+    name: str, datatype: Datatype, shape: tuple[int, ...], sizes: tuple[int, ...]
+) -> bytes:
+    """A reply tensor without its contents."""
+    return pb.ReplyTensor(
+        name=name, datatype=datatype, shape=shape, member_bytes=sizes
+    ).SerializeToString()
 
 
 def encode_refusals(epoch: int, terminals: Sequence[Terminal]) -> bytes:

@@ -63,7 +63,7 @@ def replied(at_ms: int) -> Record:
     other = a_request(request_id="b" * 32, tenant="acme")
     decoded = decode_order(an_order(0, OURS, other))
     assert isinstance(decoded, Batch)
-    output = BatchedOutput("y", Datatype.FP32, (ROWS, 1), (bytes(4), bytes(4)))
+    output = BatchedOutput.of("y", Datatype.FP32, (ROWS, 1), (bytes(4),) * 2)
     value = encode_replies(decoded, [0, 1], [output], FACTS_OF_A_RUN)
     return a_record(TOPICS.replies, at_ms, Outgoing(None, PROTOBUF_HEADERS, value))
 

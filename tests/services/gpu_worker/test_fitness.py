@@ -14,7 +14,7 @@ from headrace.errors import ModelRefused
 from headrace.runtime import Array, FailureKind, RunFailed, settle_layout
 from headrace.telemetry import get_log
 from headrace.testing import ManualClock
-from headrace.wire import Batch, BatchStamp
+from headrace.wire import Batch, BatchStamp, SourceTable
 from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import Job, Runnable
 
@@ -97,7 +97,7 @@ def a_batch(rows: int) -> Batch:
         tensors=(),
         ids=["r"],
         tenants=["t"],
-        sources=[Source("requests", 0, 0)],
+        sources=SourceTable([Source("requests", 0, 0)]),
         addresses=[None],
         rows=[rows],
         lengths=[],

@@ -247,7 +247,7 @@ def _echoed(served: ServedVersion, members: Sequence[Request]) -> bytes:
                 )
         shape = tensor.shape
         outputs.append(
-            BatchedOutput(
+            BatchedOutput.of(
                 spec.name,
                 spec.datatype,
                 shape,
