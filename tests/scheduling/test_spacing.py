@@ -1,4 +1,4 @@
-"""Batches that keep the former busy keep apart, and nothing waits for that in vain."""
+"""I9: batches that keep the former busy keep apart, and nobody waits in vain."""
 
 from __future__ import annotations
 
