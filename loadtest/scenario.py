@@ -185,7 +185,7 @@ class Scenario(BaseModel, frozen=True, extra="forbid"):
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)] = (Platform(),)
     runs: Annotated[tuple[Run, ...], Field(min_length=1)]
 
-    warm_up_s: NonNegativeFloat = 8.0
+    warm_up_s: NonNegativeFloat = 15.0
     """Closed loop before the first run: the broker's JIT compiles meanwhile."""
 
     @model_validator(mode="after")
