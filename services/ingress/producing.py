@@ -2,10 +2,10 @@
 
 The number of Kafka requests is the cost, not the number of records: without linger a
 record leaves at once, with some milliseconds many share a request. And the producers
-are not idempotent: such a one asks its socket without a pause from the end of its linger
-until its last request is answered (librdkafka 2.16: it holds back what would be more
-than five records on the way, but not its clock), at 6,000 a second and 3 ms to the
-answer for 112 µs of CPU per record without linger, 56 with 1 ms, 3.4 with 4.
+are not idempotent: such a one asks its socket without a pause from the end of its
+linger until its last request is answered (librdkafka 2.16: it holds back what would be
+more than five records on the way, but not its clock), at 6,000 a second and 3 ms to
+the answer for 112 µs of CPU per record without linger, 56 with 1 ms, 3.4 with 4.
 """
 
 from __future__ import annotations
