@@ -24,7 +24,13 @@ from headrace.domain import (
 from headrace.errors import RequestError
 from headrace.wire import RequestForm
 from headrace.wire.compatibility import Compatibility, compatibility
-from headrace.wire.tensors import check_raw, check_shape, pack_bytes, parse_json_data
+from headrace.wire.tensors import (
+    HAVE_RULES,
+    check_raw,
+    check_shape,
+    pack_bytes,
+    parse_json_data,
+)
 from services.ingress.body import (
     Body,
     BodyRefused,
@@ -54,7 +60,6 @@ LAYOUT_BYTES_MAX = 4096
 """JSON parts whose tensors are all binary are remembered by their bytes, up to this
 size, and so many of them: then all are forgotten."""
 
-_WITH_RULES = frozenset({Datatype.BYTES, Datatype.BOOL})
 _NO_JSON_FORM = frozenset({Datatype.FP16, Datatype.BF16})
 
 
@@ -360,7 +365,7 @@ def _layout_of(body: Body, parsed: Parsed, size: int) -> _Layout:
             tensor.shape,
             starts[tensor.name],
             starts[tensor.name] + sizes[tensor.name],
-            tensor.datatype in _WITH_RULES,
+            tensor.datatype in HAVE_RULES,
         )
         for tensor in parsed.tensors
     )

@@ -131,8 +131,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if (
             is_between
             and known is not None
-            and len(data) == known.size
-            and data.startswith(known.text)
+            and known.begins(data)
             and (previous is None or previous.response_complete)
         ):
             try:

@@ -137,20 +137,18 @@ class Waiters(Generic[WaiterT]):
         if waiter.tenant != tenant:
             return Unclaimed.UNKNOWN
         del self.by_id[request_id]
-        self._ended[request_id] = Unclaimed.DUPLICATE
-        if len(self._ended) >= REMEMBERED:
-            self._forget()
+        self._remember(request_id, Unclaimed.DUPLICATE)
         return waiter
 
     def give_up(self, waiter: WaiterT, why: Unclaimed = Unclaimed.LATE) -> bool:
         """Stop waiting; whether it was waiting. ``why``: what a later reply is."""
         if self.by_id.pop(waiter.request_id, None) is None:
             return False
-        self._ended[waiter.request_id] = why
-        if len(self._ended) >= REMEMBERED:
-            self._forget()
+        self._remember(waiter.request_id, why)
         return True
 
-    def _forget(self) -> None:
-        self._ended_before = self._ended
-        self._ended = {}
+    def _remember(self, request_id: str, as_what: Unclaimed) -> None:
+        self._ended[request_id] = as_what
+        if len(self._ended) >= REMEMBERED:
+            self._ended_before = self._ended
+            self._ended = {}

@@ -19,11 +19,9 @@ from headrace.domain import (
 )
 from headrace.wire.framing import RAW_INPUT_CONTENTS, frame
 from headrace.wire.headers import (
-    CE_ID,
-    CE_TIME,
-    DEADLINE,
     DIGITS_MAX,
     REQUEST_HEADERS,
+    VARYING,
 )
 from headrace.wire.records import Record
 
@@ -32,7 +30,6 @@ __all__ = ["FormKey", "KnownForm", "form_key", "learn", "read_known"]
 FormKey = tuple[object, ...]
 
 _ID, _DEADLINE, _TIME = range(3)
-_VARYING = (CE_ID, DEADLINE, CE_TIME)
 _COMMON = frozenset(REQUEST_HEADERS)
 
 
@@ -67,7 +64,7 @@ def form_key(record: Record) -> tuple[FormKey, Sequence[bytes | None]] | None:
 def _is_of_form(names: tuple[str, ...]) -> bool:
     """Whatever differs from one request to the next is among the first three."""
     return (
-        names[:3] == _VARYING
+        names[:3] == VARYING
         and len(set(names)) == len(names)
         and _COMMON.issuperset(names)
     )

@@ -50,6 +50,7 @@ __all__ = [
     "TRACESTATE",
     "UNREADABLE",
     "UNREADABLE_HEADERS",
+    "VARYING",
     "VERSION",
     "X_REQUEST_ID",
     "check_schema",
@@ -101,10 +102,11 @@ TRACESTATE = "tracestate"
 X_REQUEST_ID = "x-request-id"
 """As the client sent it; never identity."""
 
+VARYING = (CE_ID, DEADLINE, CE_TIME)
+"""What differs from one request to the next."""
+
 REQUEST_HEADERS = (
-    CE_ID,
-    DEADLINE,
-    CE_TIME,
+    *VARYING,
     TENANT,
     MODEL,
     VERSION,
@@ -118,11 +120,10 @@ REQUEST_HEADERS = (
     CE_TYPE,
     CONTENT_TYPE,
 )
-"""The order in which an ingress writes them: first what differs from one request to
-the next. :data:`DEADLINE` is absent for bulk without a limit, :data:`LENGTH` where it
-is 0, the reply address for a request that wants no reply; :data:`SCHEMA` and
-:data:`PRIORITY` would say what their absence does. :data:`TRACEPARENT` and
-:data:`TRACESTATE` follow where the client sent them."""
+"""The order in which an ingress writes them. :data:`DEADLINE` is absent for bulk
+without a limit, :data:`LENGTH` where it is 0, the reply address for a request that
+wants no reply; :data:`SCHEMA` and :data:`PRIORITY` would say what their absence does.
+:data:`TRACEPARENT` and :data:`TRACESTATE` follow where the client sent them."""
 
 REQUEST_TYPE = "inf.request.v1"
 CANCEL_TYPE = "inf.cancel.v1"

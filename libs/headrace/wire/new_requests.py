@@ -18,9 +18,7 @@ __all__ = ["NewRequest", "RequestEncoder", "RequestForm"]
 FORMS_MAX = 4096
 """So many are remembered, then all are forgotten."""
 
-_ID, _DEADLINE, _TIME = map(
-    names.REQUEST_HEADERS.index, (names.CE_ID, names.DEADLINE, names.CE_TIME)
-)
+_ID, _DEADLINE, _TIME = range(3)
 
 
 class NewRequest(msgspec.Struct, frozen=True, gc=False):
@@ -66,10 +64,7 @@ class RequestForm:
         log_us: int,
     ) -> tuple[list[tuple[str, bytes | None]], bytes]:
         """Headers and value of one request."""
-        headers = self._headers.copy()
-        headers[_ID] = names.CE_ID, request_id.encode()
-        headers[_DEADLINE] = names.DEADLINE, b"%d" % deadline_us
-        headers[_TIME] = names.CE_TIME, names.time_bytes(log_us)
+        headers = self._headers_of(request_id, deadline_us, log_us)
         pieces: list[Piece] = [self._opening, self._inputs]
         for tensor in tensors:
             pieces += frame(RAW_INPUT_CONTENTS, (tensor.data,))
@@ -79,13 +74,7 @@ class RequestForm:
         self, request: NewRequest, log_us: int
     ) -> tuple[list[tuple[str, bytes | None]], bytes]:
         """As :meth:`record`, of a request with anything that one may have."""
-        headers = self._headers.copy()
-        headers[_ID] = names.CE_ID, request.id.encode()
-        headers[_TIME] = names.CE_TIME, names.time_bytes(log_us)
-        if request.deadline_us is None:
-            del headers[_DEADLINE]
-        else:
-            headers[_DEADLINE] = names.DEADLINE, b"%d" % request.deadline_us
+        headers = self._headers_of(request.id, request.deadline_us, log_us)
         if request.traceparent:
             headers.append((names.TRACEPARENT, request.traceparent.encode()))
             if request.tracestate:
@@ -100,6 +89,18 @@ class RequestForm:
             for tensor in request.tensors:
                 pieces += frame(RAW_INPUT_CONTENTS, (tensor.data,))
         return headers, b"".join(pieces)
+
+    def _headers_of(
+        self, request_id: str, deadline_us: int | None, log_us: int
+    ) -> list[tuple[str, bytes | None]]:
+        headers = self._headers.copy()
+        headers[_ID] = names.CE_ID, request_id.encode()
+        headers[_TIME] = names.CE_TIME, names.time_bytes(log_us)
+        if deadline_us is None:
+            del headers[_DEADLINE]
+        else:
+            headers[_DEADLINE] = names.DEADLINE, b"%d" % deadline_us
+        return headers
 
 
 class RequestEncoder:
@@ -151,9 +152,7 @@ class RequestEncoder:
             described.shape.extend(tensor.shape)
         return RequestForm(
             [
-                (names.CE_ID, None),
-                (names.DEADLINE, None),
-                (names.CE_TIME, None),
+                *[(name, None) for name in names.VARYING],
                 (names.TENANT, request.tenant.encode()),
                 (names.MODEL, request.model.encode()),
                 (names.VERSION, request.version.encode()),

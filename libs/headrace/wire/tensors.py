@@ -22,6 +22,7 @@ from headrace.errors import RequestError
 
 __all__ = [
     "ELEMENTS_MAX",
+    "HAVE_RULES",
     "RANK_MAX",
     "check_raw",
     "check_shape",
@@ -177,6 +178,10 @@ def check_size(
             f"tensor '{name}': got {len(elements)} BYTES elements, expected {count} "
             f"(shape {_clip(shape)})"
         )
+
+
+HAVE_RULES = frozenset({Datatype.BYTES, Datatype.BOOL})
+"""Their contents can be wrong though their size is right (:func:`check_raw`)."""
 
 
 def check_raw(
