@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from headrace.broker import Reader, ReaderThread, Record, TopicPartition
-from headrace.broker.threads import LOOK_S
+from headrace.broker import LOOK_S, Reader, ReaderThread, Record, TopicPartition
 from headrace.errors import BusError, OffsetOutOfRange
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.messages import (

@@ -119,6 +119,9 @@ class Loop:
         self._measure_at_us = 0
         self._publish_at_us = 0
         self._busy_until_us = 0
+        self._busy_us = 0
+        """Of the turns since the last measurement."""
+
         self._is_leading = False
         self._status_end: int | None = None
         self._fenced_at_us: list[int] = []
@@ -157,7 +160,7 @@ class Loop:
             self._take_in(message)
         self._do_at_leisure()
         wait_us = self._let_time_pass()
-        self._published.turned(self._clock.now_us() - self._now_us)
+        self._busy_us += self._clock.now_us() - self._now_us
         return wait_us
 
     def _is_drained(self) -> bool:
@@ -301,7 +304,9 @@ class Loop:
     def _publish(self) -> None:
         if self._now_us >= self._measure_at_us:
             self._measure_at_us = self._now_us + PUBLISH_US
-            for owned, hops in self._published.measure(self._lanes, self._now_us):
+            busy_us, self._busy_us = self._busy_us, 0
+            measured = self._published.measure(self._lanes, busy_us, self._now_us)
+            for owned, hops in measured:
                 self._acting.tell(owned, hops, self._now_us)
             self._intake.cool(self._now_us)
         self._published.refresh(self._lanes, self._now_us)

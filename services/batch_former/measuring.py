@@ -72,18 +72,14 @@ class Measuring:
         self._sent: OrderedDict[str, Sent] = OrderedDict()
         self._hops: dict[int, deque[Hop]] = {}
         self._waits: dict[int, deque[Wait]] = {}
-        self._busy_us = self._batches = self._path_us = 0
+        self._batches = self._path_us = 0
         self._log = get_log()
 
-    def turned(self, busy_us: int) -> None:
-        """A turn of the loop took so long."""
-        self._busy_us += busy_us
-
-    def end_window(self) -> None:
-        """Find out anew how long a batch keeps the loop busy, with all of it."""
-        batches = self._batches
-        self._path_us = self._busy_us // batches if batches >= HOPS_MIN else 0
-        self._busy_us = self._batches = 0
+    def end_window(self, busy_us: int) -> None:
+        """Find out anew how long a batch keeps the loop busy, with all of it: it was
+        for ``busy_us`` since the last time."""
+        batches, self._batches = self._batches, 0
+        self._path_us = busy_us // batches if batches >= HOPS_MIN else 0
 
     def dispatched(self, lane: int, decision: WriteBatch, now_us: int) -> None:
         dispatch = decision.dispatch

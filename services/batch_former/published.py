@@ -84,10 +84,6 @@ class Published:
     def show_clock(self, error_us: int) -> None:
         self._process.log_clock_error.set(error_us / 1e6)
 
-    def turned(self, busy_us: int) -> None:
-        """A turn of the loop took so long."""
-        self._measuring.turned(busy_us)
-
     def drain(self) -> None:
         """Say from the next heartbeat on that nothing new should come here."""
         self._health.drain()
@@ -98,10 +94,11 @@ class Published:
         self.is_pressed = any(_wait_us(lane.load) > PRESSED_US for lane in self._lanes)
 
     def measure(
-        self, lanes: Lanes, now_us: int
+        self, lanes: Lanes, busy_us: int, now_us: int
     ) -> list[tuple[OwnedLane, HopsMeasured]]:
-        """Set the gauges; the hops that each lane's scheduler should know."""
-        self._measuring.end_window()
+        """Set the gauges; the hops that each lane's scheduler should know. The loop
+        was busy for ``busy_us`` since the last time."""
+        self._measuring.end_window(busy_us)
         measured = []
         for owned in lanes.owned.values():
             _, hops = self._measure_hops(owned.lane, now_us)

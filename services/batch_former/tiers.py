@@ -12,13 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from headrace.broker import ReaderSettings, TopicPartition
-from headrace.broker.threads import LOOK_S
+from headrace.broker import LOOK_S, ReaderSettings, TopicPartition
 
 __all__ = ["READING", "Reading", "Tier", "Tiers"]
-
-OVERLAP_US = 2_000_000
-"""Longer than any fetch waits."""
 
 
 class Tier(IntEnum):
@@ -42,6 +38,9 @@ READING = {
 cold ones in four readers that asked every quarter of a second took a quarter of a core.
 A record ends a wait at once; only a partition that comes while a fetch is under way
 waits for its end, and so does a look, twice."""
+
+OVERLAP_US = 2_000 * READING[Tier.COLD].settings.fetch_wait_ms
+"""Twice as long as any fetch waits."""
 
 
 class PartitionReader(Protocol):

@@ -38,6 +38,7 @@ from headrace.broker.reader import KafkaReader, ReaderSettings
 from headrace.broker.spans import Span, read_spans, spans_since
 from headrace.broker.tail import tail
 from headrace.broker.threads import (
+    LOOK_S,
     READ_WAIT_S,
     LoopHandover,
     ProducerThread,
@@ -48,6 +49,7 @@ from headrace.broker.threads import (
 __all__ = [
     "COMMITS_TOPIC",
     "FRAMING_BYTES",
+    "LOOK_S",
     "READ_WAIT_S",
     "Admin",
     "Answered",

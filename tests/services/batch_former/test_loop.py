@@ -115,16 +115,14 @@ class Surroundings:
     def take_early(self, now_us: int) -> None: ...
 
     def measure(
-        self, lanes: Lanes, now_us: int
+        self, lanes: Lanes, busy_us: int, now_us: int
     ) -> Sequence[tuple[OwnedLane, HopsMeasured]]:
-        del lanes, now_us
+        del lanes, busy_us, now_us
         return ()
 
     def refresh(self, lanes: Lanes, now_us: int) -> None: ...
 
     def committed(self, outcome: CommitOutcome) -> None: ...
-
-    def turned(self, busy_us: int) -> None: ...
 
     def hasten(self) -> None:
         self.hastened += 1

@@ -61,13 +61,10 @@ def test_a_batch_costs_the_loop_the_time_of_all_its_turns() -> None:
         now_us = number * 10_000
         measuring.dispatched(0, WriteBatch(1, 0, 1, 1, 1000, dispatch), now_us)
         measuring.done(done, now_us + 5_000)
-        measuring.turned(700)
-        measuring.turned(300)
-    measuring.end_window()
+    measuring.end_window(10 * (700 + 300))
     assert measuring.hops(0, 100_000).path_us == 1000
 
-    measuring.turned(5_000)
-    measuring.end_window()
+    measuring.end_window(5_000)
     assert measuring.hops(0, 100_000).path_us == 0
 
 
