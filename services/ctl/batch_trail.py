@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,13 +16,44 @@ from headrace.wire import (
     decode_completion,
     decode_order,
     decode_replies,
+    order_of,
 )
 
-__all__ = ["BatchTrail", "FollowBatch", "MemberTrail", "RanTrail", "SentTrail"]
+__all__ = [
+    "BatchTrail",
+    "FollowBatch",
+    "MemberTrail",
+    "Ordered",
+    "RanTrail",
+    "SentTrail",
+]
+
+
+class Ordered(NamedTuple):
+    """An order to a worker slot. One that is linked went past the log: its worker
+    says at the batch's end what it was, and ``at_us`` is when that had it."""
+
+    at_us: int
+    slot: int
+    batch: Batch
+    is_linked: bool
+
+    @classmethod
+    def logged(cls, record: Record, batch: Batch) -> Ordered:
+        return cls(record.timestamp_us, record.partition, batch, is_linked=False)
+
+    @classmethod
+    def linked(cls, record: Record, done: Done) -> Ordered | None:
+        """Raises :class:`headrace.errors.UndecodableRecord`."""
+        batch = order_of(done)
+        if batch is None:
+            return None
+        since_us = done.wait_us + done.run_us + done.output_us
+        return cls(record.timestamp_us - since_us, done.slot, batch, is_linked=True)
 
 
 class SentTrail(msgspec.Struct, frozen=True):
-    """How a former made a batch; instants are log time."""
+    """How a former made a batch; instants are log time, as :class:`Ordered` says."""
 
     at_us: int
     lane: int
@@ -37,6 +69,8 @@ class SentTrail(msgspec.Struct, frozen=True):
     predicted_us: int
     latest_start_us: int | None
     lease_us: int
+    is_linked: bool
+    """It went to its worker past the log."""
 
 
 class RanTrail(msgspec.Struct, frozen=True):
@@ -98,7 +132,7 @@ class FollowBatch:
         self.ended_us: int | None = None
         """When its last word was appended."""
 
-        self._sent: tuple[Record, Batch] | None = None
+        self._sent: Ordered | None = None
         self._ran: tuple[Record, Done] | None = None
         self._refused = ""
         self._replied_us: int | None = None
@@ -110,16 +144,17 @@ class FollowBatch:
     @property
     def version(self) -> tuple[str, str]:
         """Model and version."""
-        for found in (self._sent, self._ran):
-            if found is not None:
-                return found[1].model, found[1].version
+        if self._sent is not None:
+            return self._sent.batch.model, self._sent.batch.version
+        if self._ran is not None:
+            return self._ran[1].model, self._ran[1].version
         return "", ""
 
     @property
     def sources(self) -> list[Source]:
         """Where its members' records lie."""
         if self._sent is not None:
-            return list(self._sent[1].sources)
+            return list(self._sent.batch.sources)
         if self._ran is not None:
             return [member.source for member in self._ran[1].members]
         return []
@@ -132,7 +167,7 @@ class FollowBatch:
             case TopicKind.BATCHES:
                 order = decode_order(record)
                 if isinstance(order, Batch) and order.batch == self._batch:
-                    self._sent = record, order
+                    self._sent = Ordered.logged(record, order)
             case TopicKind.COMPLETIONS:
                 self._complete(record)
             case TopicKind.REPLIES:
@@ -153,7 +188,7 @@ class FollowBatch:
         if self._ran is not None:
             ran, rows = _ran(*self._ran), self._ran[1].rows
         if self._sent is not None:
-            sent, rows = _sent(*self._sent, padding), sum(self._sent[1].rows)
+            sent, rows = _sent(self._sent, padding), sum(self._sent.batch.rows)
         return BatchTrail(
             batch=self._batch,
             model=model,
@@ -170,6 +205,7 @@ class FollowBatch:
         match decode_completion(record):
             case Done(batch=self._batch) as done:
                 self._ran = record, done
+                self._sent = self._sent or Ordered.linked(record, done)
                 self.ended_us = record.timestamp_us
             case Refused(batch=self._batch, reason=reason):
                 self._refused = reason
@@ -180,7 +216,7 @@ class FollowBatch:
     def _members(self, asked_us: Mapping[Source, int]) -> list[MemberTrail]:
         members: dict[Source, MemberTrail] = {}
         if self._sent is not None:
-            record, batch = self._sent
+            batch = self._sent.batch
             for number, source in enumerate(batch.sources):
                 began_us = asked_us.get(source)
                 members[source] = MemberTrail(
@@ -190,9 +226,7 @@ class FollowBatch:
                     rows=batch.rows[number],
                     length=batch.lengths[number] if batch.lengths else None,
                     attempt=batch.attempts[number],
-                    queued_us=None
-                    if began_us is None
-                    else record.timestamp_us - began_us,
+                    queued_us=None if began_us is None else self._sent.at_us - began_us,
                 )
         if self._ran is not None:
             for each in self._ran[1].members:
@@ -203,14 +237,14 @@ class FollowBatch:
         return list(members.values())
 
 
-def _sent(record: Record, batch: Batch, padding: Padding | None) -> SentTrail:
-    stamp = batch.stamp
+def _sent(sent: Ordered, padding: Padding | None) -> SentTrail:
+    batch, stamp = sent.batch, sent.batch.stamp
     return SentTrail(
-        at_us=record.timestamp_us,
+        at_us=sent.at_us,
         lane=stamp.lane,
         epoch=stamp.epoch,
         former=stamp.former,
-        slot=record.partition,
+        slot=sent.slot,
         incarnation=stamp.incarnation,
         release_reason=batch.release_reason,
         padded_rows=batch.padded_rows,
@@ -218,6 +252,7 @@ def _sent(record: Record, batch: Batch, padding: Padding | None) -> SentTrail:
         predicted_us=batch.predicted_us,
         latest_start_us=stamp.latest_start_us,
         lease_us=stamp.lease_us,
+        is_linked=sent.is_linked,
     )
 
 

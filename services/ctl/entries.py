@@ -31,6 +31,7 @@ from headrace.wire import (
     decode_plain_reply,
     decode_plain_request,
     decode_replies,
+    order_of,
 )
 from headrace.wire import headers as names
 from services.ctl.letters import shown_place
@@ -268,6 +269,16 @@ def _told(entry: Entry, record: Record, kind: TopicKind | None) -> Entry:
     return msgspec.structs.replace(entry, text=text)
 
 
+def _ordered(batch: Batch) -> str:
+    return f"{batch.release_reason}, {batch.predicted_us / 1000:.1f} ms predicted"
+
+
+def _linked(done: Done) -> str:
+    """Of a batch without an order in the log."""
+    order = order_of(done)
+    return "" if order is None else f"; it came by a link: {_ordered(order)}"
+
+
 def _batch(entry: Entry, record: Record, batch: Batch) -> Entry:
     return msgspec.structs.replace(
         entry,
@@ -277,8 +288,7 @@ def _batch(entry: Entry, record: Record, batch: Batch) -> Entry:
         rows=sum(batch.rows),
         members=list(batch.ids),
         text=f"{counted(len(batch.ids), 'request')} to worker slot "
-        f"{record.partition}: {batch.release_reason}, "
-        f"{batch.predicted_us / 1000:.1f} ms predicted",
+        f"{record.partition}: {_ordered(batch)}",
     )
 
 
@@ -295,7 +305,7 @@ def _done(entry: Entry, done: Done) -> Entry:
         status=", ".join(told),
         members=[each.id for each in done.members],
         text=f"worker slot {done.slot}: waited {done.wait_us / 1000:.1f} ms, ran "
-        f"{done.run_us / 1000:.1f} ms",
+        f"{done.run_us / 1000:.1f} ms" + _linked(done),
     )
 
 

@@ -174,7 +174,11 @@ def _sent_lines(sent: SentTrail, trail: BatchTrail) -> list[tuple[str, str]]:
     return [
         ("sent", shown(sent.at_us)),
         ("by", f"former {sent.former}, lane {sent.lane}, epoch {sent.epoch}"),
-        ("to", f"worker slot {sent.slot}, incarnation {sent.incarnation}"),
+        (
+            "to",
+            f"worker slot {sent.slot}, incarnation {sent.incarnation}"
+            + (", by a link past the log" if sent.is_linked else ""),
+        ),
         ("released", sent.release_reason),
         ("rows", rows),
         ("predicted run", f"{sent.predicted_us / 1000:.2f} ms"),

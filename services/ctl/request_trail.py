@@ -33,6 +33,7 @@ from headrace.wire import (
 )
 from headrace.wire import headers as names
 from headrace.wire.requests import OUR_SOURCE
+from services.ctl.batch_trail import Ordered
 from services.ctl.letters import shown_place
 from services.ctl.payload import Payload, TensorSummary, payload_of, summary_of
 from services.ctl.wording import counted
@@ -184,10 +185,13 @@ class FollowRequest:
 
     def take(self, record: Record) -> None:
         for what, is_end in self._words(record):
-            place = Source(record.topic, record.partition, record.offset)
-            self._steps.append((record.timestamp_us, what, place))
+            self._step(record.timestamp_us, what, record)
             if is_end:
                 self.ended_us = record.timestamp_us
+
+    def _step(self, at_us: int, what: str, record: Record) -> None:
+        place = Source(record.topic, record.partition, record.offset)
+        self._steps.append((at_us, what, place))
 
     def trail(self) -> RequestTrail:
         record = self._request.record
@@ -242,7 +246,7 @@ class FollowRequest:
             case TopicKind.BATCHES:
                 order = decode_order(record)
                 if isinstance(order, Batch):
-                    yield from self._batch_words(record, order)
+                    yield from self._batch_words(Ordered.logged(record, order))
             case TopicKind.COMPLETIONS:
                 yield from self._completion_words(record)
             case TopicKind.REPLIES | TopicKind.RESULTS:
@@ -273,12 +277,14 @@ class FollowRequest:
             self._sources.add(source)
             yield "asked once more", False
 
-    def _batch_words(self, record: Record, batch: Batch) -> Iterator[tuple[str, bool]]:
+    def _batch_words(self, sent: Ordered) -> Iterator[tuple[str, bool]]:
+        batch = sent.batch
+        way = " by a link, past the log," if sent.is_linked else ""
         for number, source in enumerate(batch.sources):
             if source in self._sources:
-                self._sent_us[batch.batch] = record.timestamp_us, record.partition
+                self._sent_us[batch.batch] = sent.at_us, sent.slot
                 what = (
-                    f"sent to worker slot {record.partition} in batch {batch.batch} "
+                    f"sent to worker slot {sent.slot}{way} in batch {batch.batch} "
                     f"({batch.release_reason}: {counted(len(batch.ids), 'request')}, "
                     f"{counted(sum(batch.rows), 'row')}, "
                     f"{batch.predicted_us / 1000:.1f} ms predicted), "
@@ -289,6 +295,10 @@ class FollowRequest:
     def _completion_words(self, record: Record) -> Iterator[tuple[str, bool]]:
         match decode_completion(record):
             case Done() as done:
+                linked = Ordered.linked(record, done)
+                if linked is not None:
+                    for what, _ in self._batch_words(linked):
+                        self._step(linked.at_us, what, record)
                 for member in done.members:
                     if member.source in self._sources:
                         if member.status is MemberStatus.OK and self._ran is None:

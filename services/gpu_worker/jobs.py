@@ -88,6 +88,9 @@ class Job:
         self.outcomes: tuple[Outcome, ...] = ()
         """One for all members or one each; empty while nothing is known."""
 
+        self.order = b""
+        """How it was ordered, where the log does not say so."""
+
         self.failure: FailureKind | None = None
         """Of its run, whatever became of the members."""
 

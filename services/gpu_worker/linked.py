@@ -9,7 +9,7 @@ from headrace.delivery.worker_events import LinkEnded, LinkOpened, WorkerEvent
 from headrace.errors import UndecodableRecord
 from headrace.links import LinkFolder, LinkListener
 from headrace.telemetry import Log
-from headrace.wire import Opening, parse_order
+from headrace.wire import Opening, outlined, parse_order
 from services.gpu_worker.orders import BatchFetched, OrderIntake
 
 __all__ = ["Linked"]
@@ -66,7 +66,10 @@ class Linked:
             self.end(link)
             return
         if not isinstance(order, Opening):
-            self._put(self._orders.take(order, NOWHERE, link))
+            taken = self._orders.take(order, NOWHERE, link)
+            if isinstance(taken, BatchFetched):
+                taken.job.order = outlined(value)
+            self._put(taken)
             return
         self._log.info("link.opened", link=link, former=order.former)
         self._put(

@@ -359,5 +359,6 @@ class Loop:
             output_us=job.output_us,
             model=batch.model,
             version=batch.version,
+            order=job.order,
         )
         return encode_done(facts, batch.sources, batch.ids, done.outcomes)

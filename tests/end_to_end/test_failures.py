@@ -19,6 +19,7 @@ from headrace.broker import KafkaConnection, tail
 from headrace.wire import Batch, Topics, decode_order
 from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
+from tests.end_to_end.test_tools import headrace
 from tests.models import graphs
 from tests.models.folders import put_version
 
@@ -158,6 +159,28 @@ async def test_batches_skip_the_log_and_every_answer_is_right_and_told_once(
     orders = [decode_order(record) async for record in records]
     assert [order for order in orders if isinstance(order, Batch)] == []
     assert audited(sturdy) == ""
+
+
+def test_a_request_whose_batch_skipped_the_log_is_explained(sturdy: Platform) -> None:
+    answer = sturdy.post("echo/infer", infer_json(7))
+    request_id = answer.headers["headrace-request-id"]
+
+    def told() -> list[str]:
+        trail = headrace(sturdy, "explain", request_id, "--output", "json")[1]
+        return [step["what"] for step in trail["steps"]]
+
+    eventually(lambda: len(told()) == 4)
+    sent = next(what for what in told() if what.startswith("sent"))
+    assert "by a link, past the log, in batch " in sent
+    batch = sent.split("in batch ")[1][:32]
+    trail = headrace(sturdy, "explain", batch, "--output", "json")[1]
+    assert trail["sent"]["is_linked"]
+    assert request_id in {member["id"] for member in trail["members"]}
+
+
+def infer_json(value: int) -> dict[str, object]:
+    tensor = {"name": "X", "shape": [1, 1], "datatype": "INT64", "data": [value]}
+    return {"inputs": [tensor]}
 
 
 def audited(platform: Platform) -> str:

@@ -88,6 +88,7 @@ COMPLETIONS: st.SearchStrategy[Completion] = st.one_of(
         output_us=TIMES_US,
         model=st.text(),
         version=st.text(),
+        order=st.binary(),
     ),
     st.builds(
         StaleWritten,

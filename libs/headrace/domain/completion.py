@@ -105,6 +105,9 @@ class Done(msgspec.Struct, frozen=True):
     output_us: int = 0
     model: str = ""
     version: str = ""
+    order: bytes = b""
+    """How it was ordered, of a batch that no other record tells of
+    (:func:`headrace.wire.order_of`)."""
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -43,6 +43,7 @@ from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
 from headrace.wire.kept import Locator, is_keyed, job_of, keyed_id
 from headrace.wire.new_requests import NewRequest, RequestEncoder, RequestForm
+from headrace.wire.outlines import order_of, outlined
 from headrace.wire.plain import (
     PlainReply,
     PlainRequest,
@@ -156,6 +157,8 @@ __all__ = [
     "job_of",
     "keyed_id",
     "model_topics",
+    "order_of",
+    "outlined",
     "pack_bytes",
     "parse_announcement_key",
     "parse_json_data",

@@ -153,6 +153,7 @@ def _done(
         text=collapsed([each.text for each in endings]),
         model=done.model,
         version=done.version,
+        order=done.order,
     )
 
 
@@ -230,4 +231,5 @@ def _ended(done: pb.Done) -> Done:
         output_us=_stage_us(done.output_us),
         model=done.model,
         version=done.version,
+        order=done.order,
     )

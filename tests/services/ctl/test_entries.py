@@ -119,6 +119,9 @@ def test_batches_and_what_became_of_them_name_their_members() -> None:
     assert (ran.id, ran.status) == (BATCH, "ok, retry late")
     assert ran.text == "worker slot 3: waited 0.4 ms, ran 1.6 ms"
 
+    (alone,) = entries_of(a_done(9, a_member(SOURCE), order=an_order(1, OURS)))
+    assert alone.text == f"{ran.text}; it came by a link: full, 1.5 ms predicted"
+
 
 def test_what_cannot_be_read_is_a_line_too() -> None:
     torn = Record(TOPICS.replies, 1, 2, 3, None, b"\xff", list(PROTOBUF_HEADERS))

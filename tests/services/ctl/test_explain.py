@@ -27,6 +27,7 @@ from headrace.wire import (
     encode_batch,
     encode_completion,
     encode_refusals,
+    outlined,
 )
 from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail
 from services.ctl.explain import _show_batch as show_batch
@@ -73,7 +74,10 @@ def an_order(at_ms: int, *requests: Request, padded: bool = False) -> Record:
     return a_record(TOPICS.batches, at_ms, outgoing, partition=3)
 
 
-def a_done(at_ms: int, *members: DoneMember, batch: str = BATCH) -> Record:
+def a_done(
+    at_ms: int, *members: DoneMember, batch: str = BATCH, order: Record | None = None
+) -> Record:
+    """``order``: it came by a link, and this says how."""
     done = Done(
         batch=batch,
         slot=3,
@@ -86,6 +90,7 @@ def a_done(at_ms: int, *members: DoneMember, batch: str = BATCH) -> Record:
         output_us=30,
         model="digits",
         version="3",
+        order=outlined(memoryview(order.value or b"")) if order else b"",
     )
     outgoing = Outgoing(None, PROTOBUF_HEADERS, encode_completion(done))
     return a_record(TOPICS.completions, at_ms, outgoing)
@@ -140,6 +145,25 @@ def test_a_batch_is_explained_from_its_order_and_its_done() -> None:
         ("ok", ""),
         ("retry", "late"),
     ]
+
+
+def test_a_batch_that_came_by_a_link_is_explained_from_its_done_alone() -> None:
+    one, two = a_request(offset=5), a_request(request_id="b" * 32, offset=6, attempt=2)
+    members = [a_member(one.source), a_member(two.source)]
+    logged = followed([an_order(108, one, two), a_done(110, *members)])
+
+    linked = followed([a_done(110, *members, order=an_order(0, one, two))])
+
+    sent = linked.trail({}, None).sent
+    assert sent is not None
+    # Its run, and what went before and after it, as the worker measured them.
+    assert sent.at_us == 110 * MS - 400 - 1600 - 30
+    known = logged.trail({}, None)
+    assert known.sent is not None
+    assert sent == msgspec.structs.replace(known.sent, at_us=sent.at_us, is_linked=True)
+    asked = {one.source: 90 * MS}
+    assert linked.trail(asked, None).members[0].queued_us == sent.at_us - 90 * MS
+    assert linked.trail({}, None).members == known.members
 
 
 def test_padding_of_lengths_is_counted_as_waste() -> None:
@@ -255,6 +279,24 @@ def test_the_steps_of_a_request_are_told_with_their_times() -> None:
             "done by worker slot 3/12: retry: late; waited 0.4 ms there, ran 1.6 ms",
         ),
         (20, "answered: expired: too late"),
+    ]
+
+
+def test_a_request_whose_batch_came_by_a_link_has_the_same_steps() -> None:
+    request = a_request(
+        request_id=ID, offset=SOURCE.offset, tenant="acme", partition=SOURCE.partition
+    )
+    done = a_done(109, a_member(request.source), order=an_order(0, request))
+
+    told = steps(asked(100), done)
+
+    sent = (
+        f"sent to worker slot 3 by a link, past the log, in batch {BATCH} (full: "
+        "1 request, 1 row, 1.5 ms predicted), attempt 1"
+    )
+    assert told[1] == (6, sent)
+    assert [what.partition(":")[0] for _, what in told[2:]] == [
+        "done by worker slot 3/12"
     ]
 
 

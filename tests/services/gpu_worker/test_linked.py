@@ -7,6 +7,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import cast
 
+import msgspec
 import pytest
 
 from headrace.delivery.worker_events import (
@@ -18,9 +19,18 @@ from headrace.delivery.worker_events import (
 from headrace.links import LinkFolder, LinkSender
 from headrace.telemetry import get_log
 from headrace.testing import ManualClock
-from headrace.wire import Opening, Sync, encode_opening, encode_sync
+from headrace.wire import (
+    Opening,
+    Sync,
+    encode_batch,
+    encode_opening,
+    encode_sync,
+    parse_order,
+)
 from services.gpu_worker.linked import NOWHERE, Linked
 from services.gpu_worker.orders import BatchFetched, OrderIntake
+from tests.wire.records import a_request, a_version
+from tests.wire.test_batches import STAMP, a_dispatch
 
 NAME = "worker"
 FORMER = "ab" * 16
@@ -81,6 +91,21 @@ def test_orders_are_told_in_their_order_and_the_end_behind_them(
     assert opened == LinkOpened(number, 0, 3, FORMER, 2, 9)
     assert sync == SyncRead(NOWHERE, 0, 3, FORMER, 3, 9, number)
     assert ended == LinkEnded(number)
+
+
+def test_a_batch_keeps_for_its_end_how_it_was_ordered(
+    sender: LinkSender, told: Told
+) -> None:
+    """No record of the log says it."""
+    value = encode_batch(a_dispatch(a_request()), STAMP, a_version())
+    link = cast(int, sender.connect(NAME))
+    sender.send(link, value)
+
+    taken = told.get(timeout=SOON_S)
+
+    assert isinstance(taken, BatchFetched)
+    order = parse_order(memoryview(taken.job.order))
+    assert order == msgspec.structs.replace(taken.job.batch, tensors=())
 
 
 def test_what_is_no_order_ends_its_link(

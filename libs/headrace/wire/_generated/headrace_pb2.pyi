@@ -199,7 +199,7 @@ class Report(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., former: _Optional[bytes] = ..., k: _Optional[int] = ..., state: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[_Union[HeldBatch, _Mapping]]] = ...) -> None: ...
 
 class Done(_message.Message):
-    __slots__ = ("batch", "slot", "incarnation", "rows", "wait_us", "input_us", "run_us", "output_us", "sources", "source_index", "offsets", "ids", "status", "reason", "text", "result_offsets", "model", "version")
+    __slots__ = ("batch", "slot", "incarnation", "rows", "wait_us", "input_us", "run_us", "output_us", "sources", "source_index", "offsets", "ids", "status", "reason", "text", "result_offsets", "model", "version", "order")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +218,7 @@ class Done(_message.Message):
     RESULT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     batch: bytes
     slot: int
     incarnation: int
@@ -236,7 +237,8 @@ class Done(_message.Message):
     result_offsets: _containers.RepeatedScalarFieldContainer[int]
     model: str
     version: str
-    def __init__(self, batch: _Optional[bytes] = ..., slot: _Optional[int] = ..., incarnation: _Optional[int] = ..., rows: _Optional[int] = ..., wait_us: _Optional[int] = ..., input_us: _Optional[int] = ..., run_us: _Optional[int] = ..., output_us: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[SourcePartition, _Mapping]]] = ..., source_index: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Iterable[_Union[MemberStatus, str]]] = ..., reason: _Optional[_Iterable[str]] = ..., text: _Optional[_Iterable[str]] = ..., result_offsets: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    order: bytes
+    def __init__(self, batch: _Optional[bytes] = ..., slot: _Optional[int] = ..., incarnation: _Optional[int] = ..., rows: _Optional[int] = ..., wait_us: _Optional[int] = ..., input_us: _Optional[int] = ..., run_us: _Optional[int] = ..., output_us: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[SourcePartition, _Mapping]]] = ..., source_index: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Iterable[_Union[MemberStatus, str]]] = ..., reason: _Optional[_Iterable[str]] = ..., text: _Optional[_Iterable[str]] = ..., result_offsets: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., order: _Optional[bytes] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("batch", "k", "slot", "incarnation", "reason", "epoch_seen")
