@@ -123,4 +123,6 @@ class FitnessWatch:
                 )
                 return WorkerExit.OUT_OF_MEMORY
             return None
+        if remedy is Remedy.FEWER_ROWS:
+            return None
         return WorkerExit.OUT_OF_MEMORY

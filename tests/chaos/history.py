@@ -117,12 +117,21 @@ def _breaches_of(ask: Ask, windows: Sequence[Window], grace_us: int) -> Iterable
 
 def _unsettled_keys(asks: Sequence[Ask]) -> Iterable[str]:
     """Whose connection ended must get the answer by its key."""
-    broken = {ask.key: ask.number for ask in asks if ask.key and ask.end is End.BROKEN}
-    last = {ask.key: ask for ask in asks if ask.key in broken}
-    for key, number in broken.items():
-        if last[key].end is not End.ANSWERED or last[key].status != 200:
+    broken = {ask.key for ask in asks if ask.key and ask.end is End.BROKEN}
+    tries: dict[str, list[Ask]] = {key: [] for key in broken}
+    for ask in asks:
+        if ask.key in broken:
+            tries[ask.key].append(ask)
+    for first, *again in tries.values():
+        last = again[-1] if again else first
+        if last.end is not End.ANSWERED or last.status != 200:
+            got = ", ".join(
+                f"{_way(ask)} after {_ms(ask.ended_us - first.ended_us)}"
+                for ask in again
+            )
             yield (
-                f"request {number}: asked again under its key it got {_way(last[key])}"
+                f"request {first.number} to {first.model}: asked again under its key "
+                f"it got {got or 'nothing'}"
             )
 
 

@@ -49,14 +49,37 @@ def test_a_limit_doubles_step_by_step() -> None:
 def test_remedies_escalate_while_no_run_succeeds() -> None:
     version = a_version()
 
-    remedies = [version.ran(Ran.OUT_OF_MEMORY, rows, 0) for rows in (32, 16, 8, 4)]
+    remedies = [version.ran(Ran.OUT_OF_MEMORY, 32 >> n, 0) for n in range(6)]
+
+    assert remedies == [
+        Remedy.SHRINK_ARENA,
+        Remedy.REBUILD_SESSION,
+        *[Remedy.FEWER_ROWS] * 3,
+        Remedy.END_PROCESS,
+    ]
+
+
+def test_a_lone_row_is_given_every_remedy_before_the_process_ends() -> None:
+    version = a_version()
+
+    remedies = [version.ran(Ran.OUT_OF_MEMORY, 1, 0) for _ in range(3)]
 
     assert remedies == [
         Remedy.SHRINK_ARENA,
         Remedy.REBUILD_SESSION,
         Remedy.END_PROCESS,
-        Remedy.END_PROCESS,
     ]
+
+
+def test_what_fits_in_the_end_costs_no_process() -> None:
+    """An ended process takes its other models along, and forgets the limit."""
+    version = a_version()
+
+    remedies = {version.ran(Ran.OUT_OF_MEMORY, 32 >> n, 0) for n in range(5)}
+    version.ran(Ran.OK, 1, 0)
+
+    assert Remedy.END_PROCESS not in remedies
+    assert version.now == ONE
 
 
 def test_a_success_starts_the_remedies_anew() -> None:

@@ -39,7 +39,9 @@ def put_simulated(
     """A simulated accelerator: input ``X`` FP32 [-1, width], output the same."""
     folder = models / model / version
     folder.mkdir(parents=True)
-    left = f"memory_left_rows = {memory_left_rows}\n" if memory_left_rows else ""
+    left = ""
+    if memory_left_rows is not None:
+        left = f"memory_left_rows = {memory_left_rows}\n"
     (folder / "model.toml").write_text(
         left
         + SIMULATED.format(

@@ -32,7 +32,10 @@ class Remedy(Enum):
 
     SHRINK_ARENA = 1
     REBUILD_SESSION = 2
-    END_PROCESS = 3
+    FEWER_ROWS = 3
+    """Nothing but the smaller limit: it still may be what fits."""
+    END_PROCESS = 4
+    """There is not enough for one row, and the process may be what holds it."""
 
 
 class Fitness(msgspec.Struct, frozen=True):
@@ -108,7 +111,9 @@ class VersionFitness:
             return None  # sent before the limit was known
         self._memory_rows = max(1, rows // 2)
         self._remedies += 1
-        return Remedy(min(self._remedies, Remedy.END_PROCESS.value))
+        if self._remedies >= Remedy.FEWER_ROWS.value:
+            return Remedy.FEWER_ROWS if rows > 1 else Remedy.END_PROCESS
+        return Remedy(self._remedies)
 
     def _open(self, now_us: int) -> None:
         """Also by what was on its way when it opened: the pause begins anew."""

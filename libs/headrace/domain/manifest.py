@@ -123,9 +123,9 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     memory_rows: _Rows | None = None
     """Simulated: a batch of more rows runs out of memory; absent: none does."""
 
-    memory_left_rows: _Rows | None = None
+    memory_left_rows: Annotated[int, Strict(), Field(ge=0, le=ROWS_MAX)] | None = None
     """Simulated: as ``memory_rows``, once the version is loaded, as when another
-    process has taken the device's memory since."""
+    process has taken the device's memory since; 0: all of it."""
 
     inputs: Annotated[tuple[SimulatedInput, ...], Field(max_length=INPUTS_MAX)] = ()
     """Simulated: the inputs, returned unchanged as outputs."""

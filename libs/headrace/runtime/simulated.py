@@ -33,7 +33,8 @@ class SimulatedSession:
             tensor.name: ("",) * len(tensor.shape) for tensor in tensors
         }
         self.memory_rows = manifest.memory_rows
-        self._memory_left_rows = manifest.memory_left_rows or manifest.memory_rows
+        left = manifest.memory_left_rows
+        self._memory_left_rows = manifest.memory_rows if left is None else left
         self._alpha_us = round(manifest.alpha_ms * 1000)
         self._beta_us = round(manifest.beta_ms * 1000)
         self._stopped = Event()

@@ -65,14 +65,14 @@ def test_a_limit_of_memory_is_tried_again_after_a_while(pool: Pool) -> None:
 def test_when_nothing_helps_the_work_is_handed_back_and_the_process_ends(
     pool: Pool,
 ) -> None:
-    put_simulated(pool.models, "tight", "1", alpha_ms=50, memory_left_rows=1)
+    put_simulated(pool.models, "tight", "1", alpha_ms=50, memory_left_rows=0)
     worker = pool.start()
     served = pool.served("tight")
     pool.sync(1)
-    for count in (32, 16):
+    for count in (32, 16, 8, 4, 2):
         pool.done(pool.send(served, rows(pool, served, count)))
 
-    last = pool.send(served, rows(pool, served, 8))
+    last = pool.send(served, rows(pool, served, 1))
     behind = pool.send(served, rows(pool, served, 1))
 
     assert told(pool.done(last)) == OOM

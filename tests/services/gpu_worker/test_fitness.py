@@ -114,11 +114,11 @@ def bench() -> Bench:
 def test_memory_is_given_back_then_made_anew_then_left_to_a_new_process(
     bench: Bench,
 ) -> None:
-    ends = [bench.run(rows, FailureKind.MEMORY, OOM) for rows in (32, 16, 8)]
+    ends = [bench.run(32 >> n, FailureKind.MEMORY, OOM) for n in range(6)]
 
     assert bench.session.done == ["shrink", "rebuild"]
-    assert ends == [None, None, WorkerExit.OUT_OF_MEMORY]
-    assert [fitness.rows_max for fitness, _ in bench.said] == [16, 8, 4]
+    assert ends == [None] * 5 + [WorkerExit.OUT_OF_MEMORY]
+    assert [fitness.rows_max for fitness, _ in bench.said] == [16, 8, 4, 2, 1]
 
 
 def test_a_session_that_cannot_be_made_anew_ends_the_process(bench: Bench) -> None:
