@@ -3,14 +3,14 @@
 Hypothesis chooses the kinds of faults, their number, the limits (so small that they
 bind) and the seed of everything else; :class:`World` holds each promise at the instant
 at which it could be broken: D10 and D13 at every commit and every write under an epoch,
-D14 at every batch taken, and D12, D15 and D17 when the faults are over.
+D14 at every batch taken, and D12, D15, D17 and D20 when the faults are over.
 """
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delivery import LaneLimits
-from headrace.domain import Reason
+from headrace.domain import Priority, Reason
 from tests.delivery.builders import MS, SECOND
 from tests.delivery.faults import HARMLESS, KINDS
 from tests.delivery.records import LETHAL
@@ -86,6 +86,22 @@ def test_what_kills_its_former_is_a_dead_letter_and_takes_nobody_along(
             letters = world.history.letters[ask.id]
             assert (Reason.CRASH in letters) == (ask.kind == LETHAL), ask
             assert world.deaths[ask.id] in ({4, 5, 6} if ask.kind == LETHAL else {0})
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, FAULTS, st.integers(0, 8), TINY)
+def test_no_request_runs_more_often_than_its_owners_have_attempts(
+    seed: int, kinds: frozenset[str], strikes: int, limits: LaneLimits
+) -> None:
+    """D20, with the attempt alone that is granted to whoever was in company."""
+    world = World(seed, kinds=kinds, strikes=strikes, wreckers=False, limits=limits)
+    world.start(asks=20)
+    world.run()
+    owners = len(world.history.epochs)
+    for priority in Priority:
+        most = limits.attempts_max(bulk=priority is Priority.BULK) + 1
+        runs = world.runs_of_asked_once(priority)
+        assert max(runs, default=0) <= most * owners
 
 
 @settings(max_examples=40, deadline=None)

@@ -118,6 +118,7 @@ def test_a_new_process_has_none_of_the_old_ones_batches() -> None:
     (batch,) = send(desk, 0)
 
     desk.complete(Joined(0, "signal:KILL"))
+    assert desk.scheduler.slots[0].held == ()
     desk.report(0)
     desk.hear()
 

@@ -304,6 +304,18 @@ class World:
         spent = {Reason.ATTEMPTS_EXHAUSTED, Reason.CRASH}
         return [each for each, reasons in ends if spent & set(reasons)]
 
+    def runs_of_asked_once(self, priority: Priority) -> list[int]:
+        """How often each good request with one record ran."""
+        asked = self.history.asked
+        records = Counter(ask.id for asks in asked.values() for ask in asks)
+        return [
+            self.history.runs[ask.id]
+            for partition, asks in asked.items()
+            if Topics.lane_and_priority(partition[1])[1] is priority
+            for ask in asks
+            if isinstance(ask, Ask) and ask.kind == "good" and records[ask.id] == 1
+        ]
+
     def run_twice(self) -> list[str]:
         """Good requests with one record, or with a key, that ran more than once."""
         asks = [ask for asks in self.history.asked.values() for ask in asks]

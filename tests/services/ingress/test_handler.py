@@ -1,6 +1,7 @@
 """A request's way through the handler, with the world around it in memory."""
 
 import json
+from copy import copy
 
 import pytest
 
@@ -8,6 +9,7 @@ from headrace.domain import ModelState, Reason
 from headrace.testing import MemoryBroker, Outage
 from headrace.wire import NewTopic, Record, Role, ServiceState
 from services.ingress.handler import LOG_SILENT_US
+from services.ingress.head import Keep
 from tests.services.ingress.models import a_version
 from tests.services.ingress.world import BODY, TOPICS, World, a_result, an_error
 
@@ -29,6 +31,19 @@ def test_only_the_first_reply_is_seen() -> None:
     world.reply(a_result(exchange), an_error(exchange, Reason.MODEL_ERROR))
     world.reply(a_result(exchange))
     assert exchange.status == 200
+
+
+def test_clients_that_use_one_id_get_their_own_answers() -> None:
+    """D6 ◆: the id of a request is made here."""
+    world = World()
+    theirs = (b"x-request-id", b"1")
+    first, second = world.ask(theirs), world.ask(theirs)
+    assert len({dict(record.headers)["ce_id"] for record in world.records()}) == 2
+
+    world.reply(a_result(second))
+    assert (first.status, second.status) == (None, 200)
+    world.reply(a_result(first))
+    assert first.status == 200
 
 
 def test_a_reply_for_another_tenant_is_not_an_answer() -> None:
@@ -288,6 +303,16 @@ def test_a_client_that_leaves_takes_its_request_with_it() -> None:
     world.wind(6_000_000)
     world.reply(a_result(exchange))
     assert exchange.status is None
+
+
+def test_a_client_that_leaves_does_not_cancel_what_is_kept_for_others() -> None:
+    """§9 ◆: whoever comes with the same key wants it too."""
+    world = World()
+    exchange = world.ask()
+    exchange.head = copy(exchange.head)
+    exchange.head.keep = Keep("k")
+    world.handler.client_left(exchange)
+    assert cancels(world) == []
 
 
 def test_a_client_that_leaves_before_its_body_is_there_cancels_nothing() -> None:

@@ -55,6 +55,40 @@ def test_ended_ids_are_remembered_for_a_while_not_for_ever() -> None:
     assert waiters.claim("0", "default") is Unclaimed.UNKNOWN
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "reply", "give up"]),
+            st.sampled_from("123"),
+            st.sampled_from("ab"),
+        ),
+        max_size=40,
+    )
+)
+def test_each_request_has_one_end_which_is_its_first(
+    events: list[tuple[str, str, str]],
+) -> None:
+    """D11, of an id that never names two requests."""
+    waiters: Waiters[Waiter] = Waiters()
+    asked: dict[str, Waiter] = {}
+    ends: dict[str, object] = {}
+    for what, request_id, tenant in events:
+        waiter = asked.get(request_id)
+        if what == "ask" and waiter is None:
+            asked[request_id] = waiter = Waiter(request_id, tenant)
+            waiters.add(waiter)
+        elif what == "reply":
+            claimed = waiters.claim(request_id, tenant)
+            is_its = waiter is not None and waiter.tenant == tenant
+            assert (claimed is waiter) == (is_its and request_id not in ends)
+            if claimed is waiter and waiter is not None:
+                ends[request_id] = claimed
+        elif what == "give up" and waiter is not None:
+            assert waiters.give_up(waiter) == (request_id not in ends)
+            ends.setdefault(request_id, what)
+    assert waiters.by_id.keys() == asked.keys() - ends.keys()
+
+
 def test_a_passed_instant_is_due_at_the_next_turn() -> None:
     wheel: DeadlineWheel[Waiter] = DeadlineWheel()
     late = Waiter()
