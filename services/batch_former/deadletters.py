@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections import defaultdict
 from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple
 
-from headrace.broker import Reader, Record, TopicPartition
+from headrace.broker import Reader, Record, TopicPartition, read_kept
 from headrace.clock import Clock
 from headrace.domain import DeadLetter, Source
-from headrace.errors import BusError, BusTimeout
+from headrace.errors import BusError
 from headrace.wire import Topics, dead_letter
 from services.batch_former.producing import Place, Producing, Write
 
-__all__ = ["DeadLetters", "read_back"]
+__all__ = ["DeadLetters"]
 
 READ_BACK_US_MAX = 2_000_000
-"""Longest that one partition is read for the originals of its letters."""
-LOG_TIMEOUT_S = 1.0
-RECORDS_MAX = 500
-NEAR = 1_000
-"""Offsets between two wanted records that are read over rather than skipped."""
-
-
-def read_back(
-    reader: Reader, partition: TopicPartition, offsets: Iterable[int], clock: Clock
-) -> dict[int, Record]:
-    """The records at ``offsets``, without those that the log no longer has.
-
-    Raises :class:`headrace.errors.BusError` when the log does not answer in time.
-    """
-    log = reader.log_range(partition, LOG_TIMEOUT_S)
-    wanted = deque(sorted(one for one in set(offsets) if log.start <= one < log.end))
-    found: dict[int, Record] = {}
-    until_us = clock.now_us() + READ_BACK_US_MAX
-    position = -NEAR - 1
-    try:
-        while wanted:
-            if wanted[0] > position + NEAR:
-                position = wanted[0]
-                reader.assign({partition: position})
-            for record in reader.read(RECORDS_MAX, 0.1):
-                position = record.offset + 1
-                if wanted and wanted[0] == record.offset:
-                    found[wanted.popleft()] = record
-            if wanted and clock.now_us() > until_us:
-                raise BusTimeout(
-                    f"{partition.topic} [{partition.partition}] was not read back",
-                    code="_TIMED_OUT",
-                )
-    finally:
-        reader.unassign([partition])
-    return found
+"""Longest that originals of letters are waited for (:func:`read_kept`)."""
 
 
 class Task(NamedTuple):
@@ -113,12 +77,11 @@ class DeadLetters:
             )
         originals: dict[Source, Record] = {}
         try:
-            for partition, some in offsets.items():
-                found = read_back(self._reader, partition, some, self._clock)
-                originals |= {
-                    Source(*partition, offset): record
-                    for offset, record in found.items()
-                }
+            for record in read_kept(
+                self._reader, offsets, us_max=READ_BACK_US_MAX, clock=self._clock
+            ):
+                place = Source(record.topic, record.partition, record.offset)
+                originals[place] = record
         except BusError:
             self._producing.refuse(task.write)
             return

@@ -18,8 +18,8 @@ from headrace.broker import (
     Admin,
     LogRange,
     Reader,
-    Span,
     TopicPartition,
+    read_places,
     read_spans,
     spans_since,
 )
@@ -188,7 +188,7 @@ class Archive:
         found: dict[Source, Record | Gone] = {}
         wanted: dict[TopicPartition, list[int]] = {}
         ranges = self._ranges({TopicPartition(*place[:2]) for place in places})
-        for place in sorted(set(places)):
+        for place in set(places):
             partition = TopicPartition(*place[:2])
             log = ranges.get(partition)
             if log is None or place.offset >= log.end:
@@ -199,19 +199,14 @@ class Archive:
                 # Until it is read: retention may be faster.
                 found[place] = Gone.FORGOTTEN
                 wanted.setdefault(partition, []).append(place.offset)
-        while wanted:
-            spans = {}
-            for one, offsets in list(wanted.items()):
-                first = last = offsets.pop(0)
-                while offsets and offsets[0] - last <= NEAR:
-                    last = offsets.pop(0)
-                spans[one] = Span(first, last + 1)
-                if not offsets:
-                    del wanted[one]
-            for record in self._read(spans):
-                place = Source(record.topic, record.partition, record.offset)
-                if place in found:
-                    found[place] = record
+        for record in read_places(
+            self._reader,
+            wanted,
+            us_max=READ_US_MAX,
+            clock=self._clock,
+            near=NEAR,
+        ):
+            found[Source(record.topic, record.partition, record.offset)] = record
         return found
 
     def _ranges(
@@ -239,16 +234,11 @@ class Archive:
         if not partitions:
             return None
         spans = spans_since(self._reader, partitions, since_us, LOG_TIMEOUT_S)
-        for record in self._read(spans):
-            if is_wanted(record):
-                return record
-        return None
-
-    def _read(self, spans: dict[TopicPartition, Span]) -> Iterable[Record]:
-        return read_spans(
+        records = read_spans(
             self._reader,
             spans,
             records_max=RECORDS_MAX,
             us_max=READ_US_MAX,
             clock=self._clock,
         )
+        return next(filter(is_wanted, records), None)

@@ -35,7 +35,7 @@ from headrace.broker.leader import KafkaLeader, LeaderSettings
 from headrace.broker.producer import Compression, KafkaProducer, ProducerSettings
 from headrace.broker.reach import reach
 from headrace.broker.reader import KafkaReader, ReaderSettings
-from headrace.broker.spans import Span, read_spans, spans_since
+from headrace.broker.spans import Span, read_kept, read_places, read_spans, spans_since
 from headrace.broker.tail import tail
 from headrace.broker.threads import (
     LOOK_S,
@@ -92,6 +92,8 @@ __all__ = [
     "follow",
     "group_depth",
     "reach",
+    "read_kept",
+    "read_places",
     "read_spans",
     "records_at",
     "records_since",

@@ -19,6 +19,8 @@ from headrace.broker.reader import (
     reader_config,
     record_of,
 )
+from headrace.broker.spans import read_kept
+from headrace.clock import SystemClock
 from headrace.errors import BusError, BusTimeout, OffsetOutOfRange
 
 __all__ = ["Extent", "History", "records_at", "records_since"]
@@ -30,10 +32,7 @@ AHEAD_MAX: Final = 20_000
 waits for the others."""
 
 _SILENT_S_MAX: Final = 30.0
-_RECORD_S_MAX: Final = 10.0
-_NEAR: Final = 1_000
-"""Offsets between two wanted records that are read over rather than skipped."""
-
+_RECORD_US_MAX: Final = 10_000_000
 _LOOK_AGAIN_S: Final = 0.05
 _LEADER_MOVES: Final = frozenset(
     {
@@ -68,44 +67,21 @@ def records_at(
     Raises :class:`headrace.errors.BusError`.
     """
     by_partition: dict[TopicPartition, list[int]] = {}
-    for topic, number, offset in sorted(set(places)):
+    for topic, number, offset in places:
         by_partition.setdefault(TopicPartition(topic, number), []).append(offset)
     reader = KafkaReader(connection)
-    found = {}
     try:
-        for partition, offsets in by_partition.items():
-            for record in _records_of(reader, partition, offsets):
-                found[*partition, record.offset] = record
+        return {
+            (record.topic, record.partition, record.offset): record
+            for record in read_kept(
+                reader,
+                by_partition,
+                us_max=_RECORD_US_MAX,
+                clock=SystemClock(),
+            )
+        }
     finally:
         reader.close()
-    return found
-
-
-def _records_of(
-    reader: KafkaReader, partition: TopicPartition, offsets: list[int]
-) -> Iterator[Record]:
-    log = reader.log_range(partition, _RECORD_S_MAX)
-    wanted = deque(each for each in offsets if log.start <= each < log.end)
-    position = -_NEAR - 1
-    while wanted:
-        if wanted[0] > position + _NEAR:
-            position = wanted[0]
-            reader.assign({partition: position})
-        records = reader.read(_NEAR, _RECORD_S_MAX)
-        if not records:
-            raise BusTimeout(
-                f"{partition.topic} [{partition.partition}] was not read back",
-                code="_TIMED_OUT",
-            )
-        for record in records:
-            position = record.offset + 1
-            # Compaction leaves gaps.
-            while wanted and wanted[0] < record.offset:
-                wanted.popleft()
-            if wanted and wanted[0] == record.offset:
-                wanted.popleft()
-                yield record
-    reader.unassign([partition])
 
 
 def records_since(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.broker.interface import Reader, Record, TopicPartition
 from headrace.clock import Clock
 from headrace.errors import BusTimeout
 
-__all__ = ["Span", "read_spans", "spans_since"]
+__all__ = ["Span", "read_kept", "read_places", "read_spans", "spans_since"]
+
+NEAR: Final = 1_000
+"""Offsets between two wanted records that are read over rather than skipped."""
+
+RECORDS_MAX: Final = 1_000
+"""What one read returns at most."""
+
+_SPAN_MAX: Final = 10_000
+"""Offsets that are read within one bound of time."""
 
 _READ_WAIT_S: Final = 0.1
 
@@ -67,3 +76,59 @@ def read_spans(
                 )
     finally:
         reader.unassign([*spans])
+
+
+def read_places(
+    reader: Reader,
+    places: Mapping[TopicPartition, Iterable[int]],
+    *,
+    us_max: int,
+    clock: Clock,
+    records_max: int = RECORDS_MAX,
+    near: int = NEAR,
+) -> Iterator[Record]:
+    """The records at these offsets, which must lie in their log, without those that
+    compaction or retention has removed meanwhile. Raises as :func:`read_spans`, whose
+    ``us_max`` counts for each partition's next few thousand offsets."""
+    left = {one: sorted(set(offsets)) for one, offsets in places.items()}
+    wanted = {one: set(offsets) for one, offsets in left.items()}
+    while left := {one: offsets for one, offsets in left.items() if offsets}:
+        spans = {one: _next_span(offsets, near) for one, offsets in left.items()}
+        for record in read_spans(
+            reader, spans, records_max=records_max, us_max=us_max, clock=clock
+        ):
+            one = TopicPartition(record.topic, record.partition)
+            # Some lie behind the end of this span, and are read again with their own.
+            if record.offset in wanted[one]:
+                wanted[one].discard(record.offset)
+                yield record
+
+
+def read_kept(
+    reader: Reader,
+    places: Mapping[TopicPartition, Iterable[int]],
+    *,
+    us_max: int,
+    clock: Clock,
+) -> Iterator[Record]:
+    """As :func:`read_places` of any offsets: those that are in the log."""
+    logs = reader.log_ranges([*places], us_max / 1e6)
+    kept = {
+        one: [each for each in offsets if logs[one].start <= each < logs[one].end]
+        for one, offsets in places.items()
+    }
+    yield from read_places(reader, kept, us_max=us_max, clock=clock)
+
+
+def _next_span(offsets: list[int], near: int) -> Span:
+    """Takes from ``offsets`` those that it covers."""
+    count = 1
+    while (
+        count < len(offsets)
+        and offsets[count] - offsets[count - 1] <= near
+        and offsets[count] - offsets[0] < _SPAN_MAX
+    ):
+        count += 1
+    first, last = offsets[0], offsets[count - 1]
+    del offsets[:count]
+    return Span(first, last + 1)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker import KafkaProducer, KafkaReader, ProducerSettings, TopicPartition
-from headrace.clock import SystemClock
-from headrace.errors import BusError
+from headrace.broker import KafkaProducer, ProducerSettings
 from headrace.wire import Outgoing
-from services.batch_former.deadletters import NEAR, read_back
 from services.batch_former.inbox import Inbox
 from services.batch_former.messages import Ended, Message, WritesEnded
 from services.batch_former.producing import Place, Producing, Write
@@ -76,34 +73,3 @@ def test_a_write_that_nobody_takes_ends_at_its_time(pool: Pool) -> None:
     producing.stop(0.1)
 
     assert ended == [Ended(3, 4, 5, None)]
-
-
-def test_records_are_read_back_by_offset_near_and_far(pool: Pool) -> None:
-    pool.announce(0)
-    partition = TopicPartition(pool.topics.requests("m"), 2)
-    for number in range(2 * NEAR + 10):
-        pool.producer.produce(*partition, b"%d" % number)
-        pool.producer.poll(0)
-    pool.producer.flush(10)
-    reader = KafkaReader(pool.connection)
-
-    wanted = [2 * NEAR + 5, 0, 3, 3, 2 * NEAR + 10, 99_999]
-    found = read_back(reader, partition, wanted, SystemClock())
-    again = read_back(reader, partition, [1], SystemClock())
-
-    assert {offset: record.value for offset, record in found.items()} == {
-        0: b"0",
-        3: b"3",
-        2 * NEAR + 5: b"%d" % (2 * NEAR + 5),
-    }
-    assert again[1].value == b"1"
-    reader.close()
-
-
-def test_a_log_that_does_not_answer_is_an_error_not_a_loss(pool: Pool) -> None:
-    nowhere = pool.connection._replace(bootstrap_servers="127.0.0.1:1")
-    reader = KafkaReader(nowhere)
-
-    with pytest.raises(BusError):
-        read_back(reader, TopicPartition("t", 0), [0], SystemClock())
-    reader.close()
