@@ -227,7 +227,8 @@ class _Former:
         scheduling = self._settings.scheduling
         hops = HopsMeasured(scheduling.control_hop_us, scheduling.response_hop_us)
         self._probes = ProbeServer(self._settings.admin, self._health, registry)
-        self._measuring = Measuring(self._topics, metrics, process, hops)
+        rows_max = self._catalog.rows_max
+        self._measuring = Measuring(self._topics, metrics, process, hops, rows_max)
         self._published = Published(
             self._topics,
             self._measuring,

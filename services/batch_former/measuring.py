@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.delivery.decisions import WriteBatch
 from headrace.domain import (
     DeadLetter,
+    Dispatch,
     Done,
     HopsMeasured,
     Priority,
     Reason,
+    ReleaseReason,
     Request,
     Terminal,
 )
 from headrace.telemetry import FormerMetrics, LogEvent, ProcessMetrics, get_log
+from headrace.telemetry.tallies import Distribution
 from headrace.wire import Topics
 
 __all__ = ["Measuring"]
@@ -24,6 +27,8 @@ __all__ = ["Measuring"]
 LEASE_LAPSED: LogEvent = "lease.lapsed"
 SENT_KEPT_MAX = 10_000
 """Batches remembered until their done; beyond, the oldest is no longer measured."""
+THOUSANDTHS = 1000
+"""In which ratios are counted."""
 HOPS_KEPT = 64
 HOPS_MIN = 5
 """Fewer measured batches say nothing."""
@@ -38,10 +43,24 @@ A batch that comes late lets the device idle, one that leaves early binds its me
 a little sooner: at the median the device idled after every tenth run."""
 
 
+class QueueCounts(NamedTuple):
+    """What is counted of one version's batches or members in one priority: kept, since
+    finding a label costs more than counting."""
+
+    wait_us: Distribution
+    slack_us: Distribution
+    rows: Distribution
+    fill: Distribution
+    requests: Distribution
+    overrun: Distribution
+    batches: dict[ReleaseReason, Callable[[], None]]
+
+
 class Sent(NamedTuple):
     lane: int
     sent_us: int
     predicted_us: int
+    head: QueueCounts
 
 
 class Hop(NamedTuple):
@@ -56,7 +75,10 @@ class Wait(NamedTuple):
 
 
 class Measuring:
-    """Updates metrics once per batch, never per request."""
+    """Updates metrics once per batch, with all of its members.
+
+    ``rows_max_of`` a model's version: most rows of a batch; 0 where it is not known.
+    """
 
     def __init__(
         self,
@@ -64,8 +86,11 @@ class Measuring:
         metrics: FormerMetrics,
         process: ProcessMetrics,
         hops_assumed: HopsMeasured,
+        rows_max_of: Callable[[str, str], int],
     ) -> None:
         self._topics = topics
+        self._rows_max_of = rows_max_of
+        self._queues: dict[tuple[str, str, Priority], QueueCounts] = {}
         self._metrics = metrics
         self._process = process
         self._hops_assumed = hops_assumed
@@ -84,25 +109,24 @@ class Measuring:
     def dispatched(self, lane: int, decision: WriteBatch, now_us: int) -> None:
         dispatch = decision.dispatch
         requests = dispatch.requests
-        model, version = requests[0].model, requests[0].version
+        first = requests[0]
+        model, version = first.model, first.version
         rows = sum(request.rows for request in requests)
-        oldest_us = min(request.arrived_us for request in requests)
         self._batches += 1
-        metrics = self._metrics
-        metrics.batches.labels(model, version, dispatch.reason.value).inc()
-        metrics.batch_rows.labels(model, version).observe(rows)
-        metrics.batch_requests.labels(model, version).observe(len(requests))
-        metrics.batch_wait.labels(model, version).observe((now_us - oldest_us) / 1e6)
-        metrics.padded_rows.labels(model, version).inc(dispatch.padded_rows - rows)
-        if dispatch.padded_length:
-            tokens = dispatch.padded_rows * dispatch.padded_length
-            asked = sum(request.rows * request.length for request in requests)
-            metrics.tokens.labels(model, version).inc(tokens)
-            metrics.padding_tokens.labels(model, version).inc(tokens - asked)
-        for request in requests:
-            if request.attempt > 1 or request.group:
-                why = "split" if request.group else "again"
-                metrics.retries.labels(model, why).inc()
+        self._count_members(dispatch, now_us)
+        head = self._queue(model, version, first.priority)
+        count_batch = head.batches.get(dispatch.reason)
+        if count_batch is None:
+            name = first.priority.name.lower()
+            labels = model, version, name, dispatch.reason.value
+            count_batch = self._metrics.batches.labels(*labels).inc
+            head.batches[dispatch.reason] = count_batch
+        count_batch()
+        head.rows.observe((rows,))
+        head.requests.observe((len(requests),))
+        if rows_max := self._rows_max_of(model, version):
+            head.fill.observe((rows * THOUSANDTHS // rows_max,))
+        self._count_padding(dispatch, rows)
         self._log.debug(
             "batch.dispatched",
             batch=dispatch.batch,
@@ -115,17 +139,61 @@ class Measuring:
             reason=dispatch.reason,
             predicted_us=dispatch.predicted_us,
         )
-        self._sent[dispatch.batch] = Sent(lane, now_us, dispatch.predicted_us)
+        self._sent[dispatch.batch] = Sent(lane, now_us, dispatch.predicted_us, head)
         if len(self._sent) > SENT_KEPT_MAX:
             self._sent.popitem(last=False)
+
+    def _queue(self, model: str, version: str, priority: Priority) -> QueueCounts:
+        found = self._queues.get((model, version, priority))
+        if found is None:
+            metrics, labels = self._metrics, (model, version, priority.name.lower())
+            found = self._queues[model, version, priority] = QueueCounts(
+                wait_us=metrics.queue_wait.of(*labels),
+                slack_us=metrics.slack.of(*labels),
+                rows=metrics.batch_rows.of(*labels),
+                fill=metrics.batch_fill.of(*labels),
+                requests=metrics.batch_requests.of(*labels),
+                overrun=metrics.run_overrun.of(*labels),
+                batches={},
+            )
+        return found
+
+    def _count_members(self, dispatch: Dispatch, now_us: int) -> None:
+        by_priority: dict[Priority, list[Request]] = {}
+        for request in dispatch.requests:
+            by_priority.setdefault(request.priority, []).append(request)
+            if request.attempt > 1 or request.group:
+                why = "split" if request.group else "again"
+                self._metrics.retries.labels(request.model, why).inc()
+        ends_us = now_us + dispatch.predicted_us
+        for priority, some in by_priority.items():
+            queue = self._queue(some[0].model, some[0].version, priority)
+            queue.wait_us.observe([now_us - request.arrived_us for request in some])
+            queue.slack_us.observe(
+                [
+                    max(request.deadline_us - ends_us, 0)
+                    for request in some
+                    if request.deadline_us is not None
+                ]
+            )
+
+    def _count_padding(self, dispatch: Dispatch, rows: int) -> None:
+        metrics, requests = self._metrics, dispatch.requests
+        labels = requests[0].model, requests[0].version
+        if dispatch.padded_rows > rows:
+            metrics.padded_rows.labels(*labels).inc(dispatch.padded_rows - rows)
+        if dispatch.padded_length:
+            tokens = dispatch.padded_rows * dispatch.padded_length
+            asked = sum(request.rows * request.length for request in requests)
+            metrics.tokens.labels(*labels).inc(tokens)
+            metrics.padding_tokens.labels(*labels).inc(tokens - asked)
 
     def done(self, done: Done, now_us: int) -> None:
         sent = self._sent.pop(done.batch, None)
         if sent is None or not done.run_us:
             return
-        self._metrics.run_overrun.labels(done.model, done.version).observe(
-            done.run_us / max(sent.predicted_us, 1)
-        )
+        ratio = done.run_us * THOUSANDTHS // max(sent.predicted_us, 1)
+        sent.head.overrun.observe((ratio,))
         inside_us = done.wait_us + done.input_us + done.run_us + done.output_us
         way_us = max(now_us - sent.sent_us - inside_us, 0) // 2
         hops = self._hops.setdefault(sent.lane, deque(maxlen=HOPS_KEPT))

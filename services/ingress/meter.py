@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from headrace.domain import Priority, Reason
 from headrace.telemetry import UNKNOWN, IngressMetrics
-from headrace.telemetry.tallies import Count, Latencies
+from headrace.telemetry.tallies import Count, Distribution
 from services.ingress.exchange import Exchange
 from services.ingress.refusal import Refusal
 from services.ingress.waiters import Unclaimed
@@ -27,7 +27,7 @@ class Meter:
     def __init__(self, metrics: IngressMetrics) -> None:
         self._metrics = metrics
         self._kept: dict[
-            tuple[str, str, Priority, int, str], tuple[Count, Latencies]
+            tuple[str, str, Priority, int, str], tuple[Count, Distribution]
         ] = {}
         # `labels` costs more than the update behind it.
         self._first = metrics.replies.labels("first").inc
@@ -60,7 +60,7 @@ class Meter:
 
     def _of(
         self, model: str, version: str, priority: Priority, status: int, reason: str
-    ) -> tuple[Count, Latencies]:
+    ) -> tuple[Count, Distribution]:
         kept = self._kept.get((model, version, priority, status, reason))
         if kept is None:
             labels = model, version, priority.name.lower()

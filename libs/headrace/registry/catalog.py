@@ -120,6 +120,11 @@ class Catalog:
             )
         return self.resolve(model, version)
 
+    def rows_max(self, model: str, version: str) -> int:
+        """Most rows of a batch of it; 0: nobody serves it."""
+        known = self._models.get(model, {}).get(version)
+        return known.served.max_batch if known and known.served else 0
+
     def served(self) -> tuple[ServedVersion, ...]:
         """Everything that queued requests may run on, by model and number."""
         return tuple(info.served for info in self.versions() if info.served)

@@ -20,6 +20,7 @@ from headrace.telemetry.metrics import (
     ProcessMetrics,
     WorkerMetrics,
 )
+from headrace.telemetry.scraped import Sample, samples_of
 
 __all__ = [
     "METRICS_CONTENT_TYPE",
@@ -36,8 +37,10 @@ __all__ = [
     "LogSettings",
     "MetricsRegistry",
     "ProcessMetrics",
+    "Sample",
     "WorkerMetrics",
     "are_logs_configured",
     "configure_logs",
     "get_log",
+    "samples_of",
 ]

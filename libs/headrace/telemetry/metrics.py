@@ -5,8 +5,9 @@ closed sets, and a model's name only from the catalog: what a client made up cou
 under :data:`UNKNOWN`, so that nobody can fill the memory of whoever scrapes.
 
 ``labels(...)`` costs more than the update behind it (0.7 µs and 0.3 µs): keep the
-child for what happens per request, update once per batch where there is a batch. The
-ends of requests are counted as plain numbers (:mod:`headrace.telemetry.tallies`).
+child for what happens per request, update once per batch where there is a batch. What
+is measured of each request is counted as plain numbers
+(:mod:`headrace.telemetry.tallies`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from prometheus_client import (
     exposition,
 )
 
-from headrace.telemetry.tallies import RequestTallies
+from headrace.telemetry.tallies import SECOND_US, Distributions, RequestTallies
 
 __all__ = [
     "METRICS_CONTENT_TYPE",
@@ -48,7 +49,10 @@ _SECONDS: Final = (
 )
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _RATIOS: Final = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+_FILLS: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+_THOUSANDTHS: Final = 1000
 _VERSION: Final = ("model", "version")
+_QUEUE: Final = (*_VERSION, "priority")
 
 
 class MetricsRegistry:
@@ -79,6 +83,14 @@ class _Maker:
         self, name: str, text: str, *labels: str, buckets: Sequence[float]
     ) -> Histogram:
         return Histogram(name, text, labels, registry=self._into, buckets=buckets)
+
+    def distributions(
+        self, name: str, text: str, *, bounds: Sequence[float], unit: int = 1
+    ) -> Distributions:
+        """By model, version and priority."""
+        made = Distributions(name, text, _QUEUE, bounds, unit)
+        self._into.register(made)
+        return made
 
 
 class ProcessMetrics:
@@ -138,41 +150,69 @@ class IngressMetrics:
 
 
 class FormerMetrics:
-    """What a batch former counts."""
+    """What a batch former counts.
+
+    A batch may mix priorities: less urgent work rides along where there is room. What
+    is measured of a request bears its own priority; what is measured of a batch that of
+    its head, for whose sake it left.
+    """
 
     def __init__(self, registry: MetricsRegistry) -> None:
         made = _Maker(registry)
+        self._make_of_members(made)
         self._make_of_batches(made)
         self._make_of_requests(made)
         self._make_of_lanes(made)
 
+    def _make_of_members(self, made: _Maker) -> None:
+        self.queue_wait = made.distributions(
+            "headrace_queue_wait_seconds",
+            "From a request's append to the dispatch of its batch, by the request's "
+            "own priority",
+            bounds=_SECONDS,
+            unit=SECOND_US,
+        )
+        self.slack = made.distributions(
+            "headrace_slack_seconds",
+            "From the dispatch of a request's batch to its deadline, less the batch's "
+            "predicted run: what the way there and back, and runs before it, may take. "
+            "0: nothing is left, it will be late. By the request's own priority; who "
+            "has no deadline is not counted",
+            bounds=(0.0, *_SECONDS),
+            unit=SECOND_US,
+        )
+
     def _make_of_batches(self, made: _Maker) -> None:
         self.batches = made.counter(
             "headrace_batches",
-            "Batches sent to a worker, by why each left when it did",
-            *_VERSION,
+            "Batches sent to a worker, by why each left when it did; priority is that "
+            "of a batch's head",
+            *_QUEUE,
             "reason",
         )
-        self.batch_rows = made.histogram(
+        self.batch_rows = made.distributions(
             "headrace_batch_rows",
-            "Rows of a batch, without padding",
-            *_VERSION,
-            buckets=_ROWS,
+            "Rows of a batch, without padding; priority is that of its head",
+            bounds=_ROWS,
         )
-        self.batch_requests = made.histogram(
-            "headrace_batch_requests", "Requests of a batch", *_VERSION, buckets=_ROWS
+        self.batch_fill = made.distributions(
+            "headrace_batch_fill_ratio",
+            "Rows of a batch, without padding, over the most that its version takes; "
+            "priority is that of its head",
+            bounds=_FILLS,
+            unit=_THOUSANDTHS,
         )
-        self.batch_wait = made.histogram(
-            "headrace_batch_wait_seconds",
-            "From the append of a batch's oldest request to its dispatch",
-            *_VERSION,
-            buckets=_SECONDS,
+        self.batch_requests = made.distributions(
+            "headrace_batch_requests",
+            "Requests of a batch; priority is that of its head",
+            bounds=_ROWS,
         )
-        self.run_overrun = made.histogram(
+        self.run_overrun = made.distributions(
             "headrace_run_overrun_ratio",
-            "Measured run time of a batch over the predicted one",
-            *_VERSION,
-            buckets=_RATIOS,
+            "Measured run time of a batch over the predicted one: the error of the "
+            "latency model; priority is that of the batch's head",
+            bounds=_RATIOS,
+            unit=_THOUSANDTHS,
         )
         self.padded_rows = made.counter(
             "headrace_padded_rows",

@@ -103,6 +103,7 @@ class Scene:
                 FormerMetrics(registry),
                 ProcessMetrics(registry),
                 HopsMeasured(0, 0),
+                catalog.rows_max,
             ),
             slot=0,
             former=FORMER,

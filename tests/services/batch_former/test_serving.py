@@ -362,7 +362,10 @@ def test_it_drains_on_sigterm_and_says_how_it_is(
     code = former.stop()
 
     assert ready == "ok\n"
-    assert 'headrace_batch_requests_sum{model="m",version="1"} 5.0' in metrics
+    of = '{model="m",version="1",priority="standard"}'
+    assert f"headrace_batch_requests_sum{of} 5.0" in metrics
+    assert f"headrace_queue_wait_seconds_count{of} 5.0" in metrics
+    assert f"headrace_slack_seconds_count{of} 5.0" in metrics
     assert 'headrace_lane_takeovers_total{lane="0"} 1.0' in metrics
     assert code == 0
     assert pool.depth().committed == 5

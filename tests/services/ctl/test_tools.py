@@ -116,6 +116,7 @@ def test_a_queue_is_the_log_beside_what_its_owner_says() -> None:
         NAMES,
         {bulk: Depth(0, 12, 4), unowned: Depth(0, 2, None)},
         [heard(0, 5, load), heard(0, 4)],
+        {},
     )
 
     assert rows == [
