@@ -66,8 +66,8 @@ def scraped(urls: Iterable[str]) -> tuple[list[Sample], list[str]]:
 
 def released(samples: Iterable[Sample]) -> dict[_Key, Released]:
     """By model and priority; versions and processes are added up."""
-    sums = defaultdict[str, Counter[_Key]](Counter)
-    buckets = defaultdict[tuple[str, _Key], Counter[float]](Counter)
+    sums = defaultdict[tuple[str, _Key], float](float)
+    buckets: dict[tuple[str, _Key], defaultdict[float, float]] = {}
     left, refused = _Words(), _Words()
     keys: dict[_Key, None] = {}
     for name, labels, value in samples:
@@ -80,16 +80,17 @@ def released(samples: Iterable[Sample]) -> dict[_Key, Released]:
             case "headrace_refused_requests_total":
                 refused[key][labels["reason"]] += int(value)
             case _ if name.endswith("_bucket"):
-                buckets[name, key][float(labels["le"])] += value
+                below = buckets.setdefault((name, key), defaultdict(float))
+                below[float(labels["le"])] += value
             case _ if name.endswith(("_sum", "_count")):
-                sums[name][key] += value
+                sums[name, key] += value
             case _:
                 continue
         keys[key] = None
 
     def mean(name: str, key: _Key) -> float | None:
-        count = sums[f"{name}_count"][key]
-        return sums[f"{name}_sum"][key] / count if count else None
+        count = sums[f"{name}_count", key]
+        return sums[f"{name}_sum", key] / count if count else None
 
     def at(name: str, key: _Key, part: float) -> float | None:
         found = _quantile(buckets.get((f"{name}_bucket", key), {}), part)
