@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,10 @@ from rich.table import Table
 
 from headrace.errors import SetupError
 from headrace.simulation import (
+    PIECES_MAX,
     POLICIES,
+    SECONDS_MAX,
+    SECONDS_MIN,
     Results,
     Scenario,
     Summary,
@@ -38,12 +40,13 @@ __all__ = ["simulate_pool"]
 
 _QUEUE_PER_WORKER = 256
 _WIDE = 140
-# Beyond them a run takes hours, or all memory.
-_SECONDS = Number(gt=0, lte=86_400)
-Pieces = Annotated[int | None, Parameter(validator=Number(gte=1, lte=10_000))]
+_FACTOR_MAX = 1_000
+_SECONDS = Number(gte=SECONDS_MIN, lte=SECONDS_MAX)
+Pieces = Annotated[int | None, Parameter(validator=Number(gte=1, lte=PIECES_MAX))]
 _OPTIONS = {
     "models.0.alpha_ms": "--alpha-ms",
     "models.0.beta_ms": "--beta-ms",
+    "models.0": "--alpha-ms, --beta-ms",
     "streams.0.load": "--load",
     "streams.0.limit_ms": "--slo-ms",
     "streams.0.arrivals": "--arrivals",
@@ -94,7 +97,7 @@ class Changes:
     policy: _PolicyName | None = None
     """The product's own, or another system's batching [default: headrace]."""
 
-    seed: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
+    seed: Annotated[int | None, Parameter(validator=Number(gte=0, lt=2**63))] = None
     """Of all dice [default: 0]."""
 
     admission: bool | None = None
@@ -134,13 +137,18 @@ def simulate_pool(  # noqa: PLR0913 - one parameter per option
     described = described.model_copy(update=_given(changes))
     console = Console(stderr=True)
     if mlperf is not None:
-        return _mlperf(described, mlperf, console, as_json=as_json)
+        try:
+            return _mlperf(described, mlperf, console, as_json=as_json)
+        except ValidationError as error:
+            raise UsageError(f"--mlperf {mlperf}: {explained(error)}") from error
     if report is not None:
         if report.suffix not in {".html", ".png"}:
             raise UsageError(f"--report {report}: name a .html or a .png file")
         with usable("report", report, "name another file with --report"):
             report.touch()
-    runs = _runs(described, _factors(sweep), compare=compare, console=console)
+    runs = _runs(
+        described, _factors(sweep, described), compare=compare, console=console
+    )
     if report is not None:
         from headrace.simulation.report import write_report  # noqa: PLC0415 - slow
 
@@ -197,15 +205,24 @@ def _named(given: dict[str, Any], **names: str) -> dict[str, Any]:
     return {name: given[option] for option, name in names.items() if option in given}
 
 
-def _factors(sweep: str | None) -> list[float]:
+def _factors(sweep: str | None, scenario: Scenario) -> list[float]:
     if sweep is None:
         return [1.0]
+    words = sweep.split(",")
     try:
-        factors = [float(word) for word in sweep.split(",")]
+        factors = [float(word) for word in words]
     except ValueError:
         factors = []
-    if not factors or not all(0 < factor < math.inf for factor in factors):
-        raise UsageError(f"--sweep {sweep}: say multiples of the load, as 0.5,1,2")
+    if not factors or not all(0 < factor <= _FACTOR_MAX for factor in factors):
+        raise UsageError(
+            f"--sweep {sweep}: say multiples of the load, at most {_FACTOR_MAX:,}, as "
+            "0.5,1,2"
+        )
+    for word, factor in zip(words, factors, strict=True):
+        try:
+            scenario.check_requests(factor=factor)
+        except ValueError as error:
+            raise UsageError(f"--sweep {word}: {error}") from error
     return factors
 
 

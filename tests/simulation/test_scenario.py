@@ -121,7 +121,102 @@ def test_a_bound_follows_what_arrives_when() -> None:
         }
     )
 
+    summary, results = simulate(scenario)
+
+    # A thousand a second for the first half and the limit's length more; then whoever
+    # came, which the dice make some more than 500.
+    came = results.kinds[1][1].offered
+    assert came != 500
+    assert summary.bound == pytest.approx((5_010 + came) / 10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_dice_that_offer_more_than_expected_raise_the_bound(seed: int) -> None:
+    """A run of 5 ms however many rows takes 6,400 a second, and all that comes in a
+    second is answered by its limit after it."""
+    scenario = Scenario.model_validate(
+        {
+            "seconds": 1,
+            "seed": seed,
+            "models": [{"name": "m", "beta_ms": 0}],
+            "streams": [{"load": 1.0, "end_s": 0.7}, {"load": 1.0, "start_s": 0.3}],
+        }
+    )
+
     summary, _ = simulate(scenario)
 
-    # A thousand a second for the first half, and for the last limit's length more.
-    assert summary.bound == pytest.approx(0.5 * 1_001 + 0.5 * 100)
+    assert summary.goodput <= summary.bound <= summary.offered
+    # What the worker could do in the second, and in the limit after it.
+    assert summary.bound <= 6_400 * 1.1
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e300", "true", '"x"'])
+@pytest.mark.parametrize(
+    ("right", "place"),
+    [
+        ("seconds = 2", "seconds"),
+        ("workers = 2", "pool.workers"),
+        ("alpha_ms = 5", "models.0.alpha_ms"),
+        ("beta_ms = 0.25", "models.0.beta_ms"),
+        ("max_batch = 4", "models.1.max_batch"),
+        ("load = 0.5", "streams.0.load"),
+        ("rate = 10", "streams.1.rate"),
+    ],
+)
+def test_a_number_that_means_nothing_is_refused_with_what_it_was(
+    tmp_path: Path, right: str, place: str, value: str
+) -> None:
+    name = right.partition(" = ")[0]
+    with pytest.raises(SetupError) as refused:
+        read(tmp_path, TOML.replace(right, f"{name} = {value}", 1))
+
+    text = str(refused.value)
+    assert f"{place}: Input should be" in text
+    given = {"true": "True", '"x"': "'x'", "1e300": "1e+300"}.get(value, value)
+    assert text.count(", got ") == 1
+    assert f", got {given}" in text
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "text"),
+    [
+        ("alpha_ms = 5\nbeta_ms = 0.25", "alpha_ms = 0\nbeta_ms = 0", "no time"),
+        ("alpha_ms = 5\nbeta_ms = 0.25", "alpha_ms = 0\nbeta_ms = 1e-9", "no time"),
+        ("1 = 10", "1 = 0", "models.1: run_ms give a run no time"),
+        ("rate = 10", "rate = 1e9", "requests would arrive in 2 s, at most 100,000,"),
+        ('"gamma:4"', '"gamma:inf"', "gamma:inf names no variation from 0.001"),
+        ('"gamma:4"', '"gamma:nan"', "gamma:nan names no variation"),
+        ('"gamma:4"', '"gamma:1e9"', "gamma:1e9 names no variation"),
+        ('"gamma:4"', '"poisson:3"', "poisson takes nothing after it"),
+        ('"gamma:4"', '"even:"', "even takes nothing after it"),
+        ('"gamma:4"', '"once:3"', "arrivals 'once:3' are unknown"),
+        ('"backlog:7"', '"backlog:99999999"', "always wait, 1 to 1,000,000"),
+        ("count = 2", "count = 10000\nmax_batch = 10000", "at most 1,000,000"),
+        ('"twin"', '"steps-0"\n[[models]]\nname="steps"', "two models have one name"),
+        ("load = 0.5", "load = 0.5\nstart_s = 2\nend_s = 3", "ends before it starts"),
+    ],
+)
+def test_what_never_ends_or_tells_nothing_is_refused(
+    tmp_path: Path, right: str, wrong: str, text: str
+) -> None:
+    assert right in TOML
+    with pytest.raises(SetupError, match=text):
+        read(tmp_path, TOML.replace(right, wrong, 1))
+
+
+def test_counts_that_would_take_all_memory_are_refused() -> None:
+    told = {
+        "seconds": 86_400,
+        "models": [{"name": "m", "count": 1_000}],
+        "streams": [{"rate": 1}],
+    }
+    with pytest.raises(
+        ValueError, match=r"1,000 kinds .* are 86,400,000 to be counted"
+    ):
+        Scenario.model_validate(told)
+
+
+def test_a_run_without_requests_is_refused() -> None:
+    told = {"models": [{"name": "m"}], "streams": [{"rate": 0.05}]}
+    with pytest.raises(ValueError, match=r"0.5 requests would arrive in 10 s: raise"):
+        Scenario.model_validate(told)

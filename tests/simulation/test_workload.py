@@ -116,3 +116,26 @@ def test_a_trace_of_one_instant_has_no_rate(tmp_path: Path) -> None:
 
     with pytest.raises(SetupError, match="fewer than two instants"):
         next(gaps_of(f"trace:{path}", 1.0, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "TIMESTAMP\nnever\n"),
+        ("t.csv", "TIMESTAMP\n\n"),
+        ("t.csv", "TIMESTAMP\n\0\n"),
+        ("t.jsonl", "no json\n"),
+        ("t.jsonl", "[1]\n"),
+        ("t.jsonl", '{"timestamp": null}\n'),
+        ("t.jsonl", '{"timestamp": "nan"}\n{"timestamp": 1}\n'),
+        ("t.jsonl", '{"at": 1}\n'),
+    ],
+)
+def test_what_is_no_trace_is_refused_by_its_name(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+
+    with pytest.raises(SetupError, match=rf"trace {path}"):
+        next(gaps_of(f"trace:{path}", 1.0, np.random.default_rng(0)))

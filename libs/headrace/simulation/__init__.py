@@ -1,5 +1,6 @@
 """The pool in virtual time, driven by the objects that production runs."""
 
+from headrace.simulation.limits import PIECES_MAX, SECONDS_MAX, SECONDS_MIN
 from headrace.simulation.mlperf import Mlperf, find_server_rate, measure_offline
 from headrace.simulation.pool import Loss, ModelSpec, Pool, Table
 from headrace.simulation.scenario import (
@@ -14,7 +15,10 @@ from headrace.simulation.workload import Kind, Stream
 from headrace.simulation.world import World
 
 __all__ = [
+    "PIECES_MAX",
     "POLICIES",
+    "SECONDS_MAX",
+    "SECONDS_MIN",
     "Histogram",
     "Kind",
     "Loss",

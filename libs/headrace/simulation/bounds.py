@@ -34,6 +34,8 @@ class Offer(NamedTuple):
     """Without the hops."""
 
     rate: float
+    """Or their number, where a time is given in place of one second."""
+
     rows: int = 1
 
 
@@ -54,7 +56,8 @@ def zero_drop_rate(run: Run, rows_max: int, workers: float, limit_us: int) -> fl
 
 def overload_goodput(offers: Iterable[Offer], workers: float) -> float:
     """Most requests per second in time when some may be dropped: the cheapest first.
-    A fractional knapsack over the device time, so an upper bound for any policy."""
+    A fractional knapsack over the device time, so an upper bound for any policy.
+    ``workers`` times as many seconds: most requests in that time."""
     costs = [(_least_us(offer), offer.rate) for offer in offers]
     left_us = workers * float(SECOND_US)
     served = 0.0

@@ -72,16 +72,16 @@ def find_server_rate(
     scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None
 ) -> Mlperf:
     """Bisect for the highest passing rate between none and the offline one. Each run
-    has at least :data:`QUERIES_MIN` queries."""
+    has at least :data:`QUERIES_MIN` queries. Raises ValueError where a run would pass
+    a scenario's limits."""
     offline = measure_offline(scenario)
-    server = _variant(scenario, rate=offline.goodput, arrivals="poisson")
     low, high = 0.0, 1.0
     best: tuple[Summary, int, int, int] | None = None
     for step in range(SEARCH_STEPS):
         factor = (low + high) / 2
         seconds = max(scenario.seconds, QUERIES_MIN / (factor * offline.goodput))
-        longer = server.model_copy(update={"seconds": seconds})
-        summary, results = simulate(longer, factor=factor)
+        server = _variant(scenario, seconds, rate=offline.goodput, arrivals="poisson")
+        summary, results = simulate(server, factor=factor)
         found = results.of()
         over = found.offered - found.on_time
         needed = queries_needed(over)
@@ -107,10 +107,12 @@ def find_server_rate(
 
 
 def measure_offline(scenario: Scenario) -> Summary:
-    """Samples per second when all are there at once."""
+    """Samples per second when all are there at once. Raises as
+    :func:`find_server_rate`."""
     first = scenario.streams[0]
     offline = _variant(
         scenario,
+        scenario.seconds,
         arrivals="once",
         load=None if first.rate else 1.0,
         rate=first.rate,
@@ -120,10 +122,11 @@ def measure_offline(scenario: Scenario) -> Summary:
     return simulate(offline)[0]
 
 
-def _variant(scenario: Scenario, **stream: object) -> Scenario:
+def _variant(scenario: Scenario, seconds: float, **stream: object) -> Scenario:
     """The scenario with its first stream alone, changed."""
     written = scenario.model_dump(mode="python", exclude_unset=True)
     changed = {**written["streams"][0], "load": None, **stream}
     if isinstance(changed.get("priority"), int):
         changed["priority"] = changed["priority"].name.lower()
-    return Scenario.model_validate({**written, "streams": [changed]})
+    told = {**written, "seconds": seconds, "streams": [changed]}
+    return Scenario.model_validate(told)

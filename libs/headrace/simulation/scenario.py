@@ -15,10 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
+    Strict,
     ValidationError,
     model_validator,
 )
@@ -27,6 +24,24 @@ from headrace.admission import AdmissionSettings
 from headrace.domain import Priority, Scheduler
 from headrace.errors import SetupError
 from headrace.scheduling import BatchFormer, SchedulingSettings
+from headrace.simulation.limits import (
+    BACKLOG_MAX,
+    KIND_SECONDS_MAX,
+    PIECES_MAX,
+    REQUESTS_MAX,
+    RUN_TIMES_MAX,
+    Duration,
+    Factor,
+    Instant,
+    Load,
+    Milliseconds,
+    Noise,
+    Pieces,
+    Rate,
+    RunTime,
+    Seed,
+    TimeLimit,
+)
 from headrace.simulation.peer import Peer
 from headrace.simulation.pool import Loss, ModelSpec, Pool, Table
 from headrace.simulation.rules import RULES
@@ -36,16 +51,24 @@ __all__ = ["POLICIES", "Scenario", "explained", "read_scenario"]
 
 MS = 1_000
 SECOND_US = 1_000_000
+Scalar = str | int | float
 POLICIES = ("headrace", *RULES)
 """The product's own, and those of other systems."""
+
+
+def _us(ms: float) -> int:
+    return round(ms * MS)
 
 
 def _process(text: str) -> str:
     name, _, argument = text.partition(":")
     if name == "backlog":
-        if not argument.isdecimal() or not int(argument):
-            raise ValueError("say how many requests always wait: backlog:500")
-    elif name != "once":
+        is_number = argument.isdecimal() and len(argument) < 9
+        if not is_number or not 1 <= int(argument) <= BACKLOG_MAX:
+            raise ValueError(
+                f"say how many requests always wait, 1 to {BACKLOG_MAX:,}: backlog:500"
+            )
+    elif text != "once":
         try:
             next(gaps_of(text, 1.0, np.random.default_rng(0)))
         except SetupError as error:
@@ -65,23 +88,23 @@ class _Section(BaseModel):
 
 
 class LossSection(_Section):
-    worker: NonNegativeInt
-    at_s: NonNegativeFloat
-    seconds: PositiveFloat
-    lease_ms: NonNegativeFloat = 500.0
+    worker: Annotated[int, Strict(), Field(ge=0)]
+    at_s: Instant
+    seconds: Duration
+    lease_ms: Milliseconds = 500.0
 
 
 class PoolSection(_Section):
-    workers: PositiveInt = 1
-    lanes: PositiveInt = 1
-    ingresses: PositiveInt = 1
-    request_ms: NonNegativeFloat = 1.0
-    control_ms: NonNegativeFloat = 1.0
-    response_ms: NonNegativeFloat = 1.0
-    noise: NonNegativeFloat = 0.0
-    speeds: tuple[PositiveFloat, ...] = ()
-    slow_from_s: NonNegativeFloat | None = None
-    slow_factor: PositiveFloat = 2.0
+    workers: Pieces = 1
+    lanes: Pieces = 1
+    ingresses: Pieces = 1
+    request_ms: Milliseconds = 1.0
+    control_ms: Milliseconds = 1.0
+    response_ms: Milliseconds = 1.0
+    noise: Noise = 0.0
+    speeds: tuple[Factor, ...] = ()
+    slow_from_s: Instant | None = None
+    slow_factor: Factor = 2.0
     losses: tuple[LossSection, ...] = ()
 
     @model_validator(mode="after")
@@ -99,7 +122,7 @@ class PoolSection(_Section):
                 worker=loss.worker,
                 at_s=loss.at_s,
                 seconds=loss.seconds,
-                lease_us=int(loss.lease_ms * MS),
+                lease_us=_us(loss.lease_ms),
             )
             for loss in self.losses
         )
@@ -107,9 +130,9 @@ class PoolSection(_Section):
             workers=self.workers,
             lanes=self.lanes,
             ingresses=self.ingresses,
-            request_us=int(self.request_ms * MS),
-            control_us=int(self.control_ms * MS),
-            response_us=int(self.response_ms * MS),
+            request_us=_us(self.request_ms),
+            control_us=_us(self.control_ms),
+            response_us=_us(self.response_ms),
             noise=self.noise,
             speeds=self.speeds,
             slow_from_s=self.slow_from_s,
@@ -123,14 +146,35 @@ class ModelSection(_Section):
     """One model, or ``count`` that are alike."""
 
     name: str
-    count: PositiveInt = 1
-    alpha_ms: NonNegativeFloat = 5.0
-    beta_ms: NonNegativeFloat = 0.25
-    max_batch: PositiveInt = 32
-    run_ms: Mapping[PositiveInt, PositiveFloat] = {}
+    count: Pieces = 1
+    alpha_ms: RunTime = 5.0
+    beta_ms: RunTime = 0.25
+    max_batch: Pieces = 32
+    run_ms: Mapping[Annotated[int, Field(ge=1, le=PIECES_MAX)], RunTime] = {}
     """Measured, in place of alpha and beta."""
 
     reading: Table = Table.LINEAR
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.run_ms:
+            name, one_us = "run_ms", min(map(_us, self.run_ms.values()))
+        else:
+            name, one_us = "alpha_ms and beta_ms", self._alpha_us + self._beta_us
+        if not one_us:
+            raise ValueError(
+                f"{name} give a run no time: give it at least 0.001 ms, which is "
+                "counted in whole microseconds"
+            )
+        return self
+
+    @property
+    def _alpha_us(self) -> int:
+        return _us(self.alpha_ms)
+
+    @property
+    def _beta_us(self) -> int:
+        return _us(self.beta_ms)
 
     def names(self) -> list[str]:
         if self.count == 1:
@@ -141,10 +185,10 @@ class ModelSection(_Section):
         return [
             ModelSpec(
                 name=name,
-                alpha_us=int(self.alpha_ms * MS),
-                beta_us=int(self.beta_ms * MS),
+                alpha_us=self._alpha_us,
+                beta_us=self._beta_us,
                 max_batch=self.max_batch,
-                table_us={rows: int(ms * MS) for rows, ms in self.run_ms.items()},
+                table_us={rows: _us(ms) for rows, ms in self.run_ms.items()},
                 reading=self.reading,
             )
             for name in self.names()
@@ -159,18 +203,18 @@ class StreamSection(_Section):
     models: tuple[str, ...] = ()
     """Names of model sections; none: all."""
 
-    rate: PositiveFloat | None = None
+    rate: Rate | None = None
     """Requests per second."""
 
-    load: PositiveFloat | None = None
+    load: Load | None = None
     """The same as a part of what the pool could do of these."""
 
     arrivals: Annotated[str, AfterValidator(_process)] = "poisson"
-    limit_ms: PositiveFloat | None = 100.0
-    rows: PositiveInt = 1
-    shapes: PositiveInt = 1
-    start_s: NonNegativeFloat = 0.0
-    end_s: PositiveFloat | None = None
+    limit_ms: TimeLimit | None = 100.0
+    rows: Pieces = 1
+    shapes: Pieces = 1
+    start_s: Instant = 0.0
+    end_s: Duration | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -198,8 +242,8 @@ class StreamSection(_Section):
 class Scenario(_Section):
     """What to simulate."""
 
-    seconds: PositiveFloat = 10.0
-    seed: NonNegativeInt = 0
+    seconds: Duration = 10.0
+    seed: Seed = 0
     policy: Literal[
         "headrace", "fifo", "triton", "clipper", "nexus", "clockwork", "symphony"
     ] = "headrace"
@@ -215,8 +259,7 @@ class Scenario(_Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         names = [model.name for model in self.models]
-        if len(set(names)) < len(names):
-            raise ValueError("two models have one name")
+        self._check_names(names)
         for stream in self.streams:
             unknown = set(stream.models) - set(names)
             if unknown:
@@ -227,9 +270,61 @@ class Scenario(_Section):
                         f"{stream.rows} rows of a stream pass max_batch of "
                         f"{model.name}, {model.max_batch}"
                     )
-            if (stream.end_s or self.seconds) <= stream.start_s:
+            if min(stream.end_s or self.seconds, self.seconds) <= stream.start_s:
                 raise ValueError("a stream ends before it starts")
+        self._check_size()
         return self
+
+    def _check_names(self, names: list[str]) -> None:
+        run_times = sum(model.count * model.max_batch for model in self.models)
+        if run_times > RUN_TIMES_MAX:
+            raise ValueError(
+                f"models times rows of their largest batches are {run_times:,}, at "
+                f"most {RUN_TIMES_MAX:,}: lower count or max_batch"
+            )
+        numbered = [name for model in self.models for name in model.names()]
+        if any(len(set(some)) < len(some) for some in (names, numbered)):
+            raise ValueError("two models have one name")
+
+    def _check_size(self) -> None:
+        kinds = sum(
+            stream.shapes * model.count
+            for stream in self.streams
+            for model in self.models
+            if self._asks(stream, model)
+        )
+        if kinds * self.seconds > KIND_SECONDS_MAX:
+            raise ValueError(
+                f"{kinds:,} kinds of requests (models and shapes of all streams) in "
+                f"{self.seconds:g} s are {kinds * self.seconds:,.0f} to be counted, at "
+                f"most {KIND_SECONDS_MAX:,}: lower seconds, models or shapes"
+            )
+        self.check_requests()
+
+    def check_requests(self, *, factor: float = 1.0) -> None:
+        """Raises ValueError where so many requests, or so few, arrive that a run tells
+        nothing for hours, or ever."""
+        expected = self._requests(factor)
+        if expected > REQUESTS_MAX:
+            raise ValueError(
+                f"{expected:.3g} requests would arrive in {self.seconds:g} s, at most "
+                f"{REQUESTS_MAX:,} do: lower load, rate or seconds"
+            )
+        if expected < 1:
+            raise ValueError(
+                f"{expected:.3g} requests would arrive in {self.seconds:g} s: raise "
+                "load, rate or seconds"
+            )
+
+    def _requests(self, factor: float) -> float:
+        """Expected in a run; of a backlog, what waits and what could be done of it."""
+        specs = self.build_models()
+        total = 0.0
+        for section in self.streams:
+            stream = self._stream(section, specs, factor)
+            total += stream.rate * (stream.end_s - stream.start_s)
+            total += stream.backlog * self.pool.lanes
+        return total
 
     def build_pool(self) -> Pool:
         admission = self.admission and self.policy == "headrace"
@@ -284,7 +379,7 @@ class Scenario(_Section):
             process=stream.arrivals,
             models=places,
             shapes=stream.shapes,
-            limit_us=None if limit_ms is None else int(limit_ms * MS),
+            limit_us=None if limit_ms is None else _us(limit_ms),
             priority=stream.priority,
             tenant=stream.tenant,
             rows=stream.rows,
@@ -315,5 +410,7 @@ def explained(error: ValidationError) -> str:
     for each in told:
         place = ".".join(str(part) for part in each["loc"])
         text = each["msg"].removeprefix("Value error, ")
+        if each["type"] != "value_error" and isinstance(each["input"], Scalar):
+            text += f", got {each['input']!r:.40}"
         found.append(f"{place}: {text}" if place else text)
     return "; ".join(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import ceil, floor
+from typing import NamedTuple
 
 import msgspec
 
@@ -85,7 +87,11 @@ def simulate(
     factor: float = 1.0,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[Summary, Results]:
-    """Run a scenario; ``factor`` on what arrives online."""
+    """Run a scenario; ``factor`` on what arrives online.
+
+    Raises as :meth:`Scenario.check_requests`.
+    """
+    scenario.check_requests(factor=factor)
     pool = scenario.build_pool()
     models = scenario.build_models()
     streams = scenario.build_streams(factor=factor)
@@ -102,7 +108,7 @@ def simulate(
     summary = _summary(scenario, factor, results)
     summary = msgspec.structs.replace(
         summary,
-        bound=_bound(streams, models, hops_us, scenario.speed),
+        bound=_bound(streams, models, hops_us, scenario.speed, results),
         zero_drop_bound=_zero_drop(streams, models, hops_us, pool, scenario.speed),
     )
     return summary, results
@@ -169,45 +175,76 @@ def _shares(
     }
 
 
+class _Asked(NamedTuple):
+    """Requests of one kind, of a stream that lasts from ``start_s`` to ``end_s``."""
+
+    start_s: float
+    end_s: float
+    kind: Kind
+    tallies: Tallies
+
+    def between(self, start_s: float, end_s: float) -> int:
+        """How many came then: at least those, counted in whole seconds."""
+        if end_s <= self.start_s or start_s >= self.end_s:
+            return 0
+        if start_s <= self.start_s and end_s >= self.end_s:
+            return self.tallies.offered
+        return sum(self.tallies.offered_by_second[floor(start_s) : ceil(end_s)])
+
+
 def _bound(
     streams: Sequence[Stream],
     models: Sequence[ModelSpec],
     hops_us: int,
     workers: float,
+    results: Results,
 ) -> float:
-    """Of each span in which the same streams are active, weighted by its length."""
-    limited = [stream for stream in streams if stream.limit_us is not None]
+    """By what came, not by what was to be expected: dice may offer more.
+
+    Whoever comes in a span is served until the longest limit after it. The bound holds
+    for any spans; those in which the same streams are active know most.
+    """
+    owners = [stream for stream in streams for _ in kinds_of([stream])]
+    asked = [
+        _Asked(stream.start_s, stream.end_s, kind, tallies)
+        for stream, (kind, tallies) in zip(owners, results.kinds, strict=True)
+    ]
+    limited = [each for each in asked if each.kind.limit_us is not None]
     if not limited:
-        return _unlimited_bound(streams, models, workers)
-    end_s = max(stream.end_s for stream in streams)
-    longest_us = max(stream.limit_us or 0 for stream in limited)
-    workers *= 1 + longest_us / (end_s * SECOND_US)
-    edges = {edge for stream in limited for edge in (stream.start_s, stream.end_s)}
-    instants = sorted({0.0, *edges, end_s})
-    total = 0.0
-    for start_s, until_s in pairwise(instants):
+        return _unlimited_bound(asked, models, workers)
+    longest_s = max(each.kind.limit_us or 0 for each in limited) / SECOND_US
+    edges = {edge for each in limited for edge in (each.start_s, each.end_s)}
+    whole_s = results.seconds
+    instants = sorted({0.0, *edges, whole_s})
+
+    def most(start_s: float, until_s: float) -> float:
         offers = [
             Offer(
                 run=models[kind.model].run_us,
                 rows_max=models[kind.model].max_batch,
-                limit_us=stream.limit_us - hops_us,
-                rate=stream.rate / len(kinds_of([stream])),
-                rows=stream.rows,
+                limit_us=kind.limit_us - hops_us,
+                rate=each.between(start_s, until_s),
+                rows=kind.rows,
             )
-            for stream in limited
-            if stream.start_s <= start_s < stream.end_s
-            for kind in kinds_of([stream])
-            if stream.limit_us is not None
+            for each in limited
+            if (kind := each.kind).limit_us is not None
         ]
-        total += overload_goodput(offers, workers) * (until_s - start_s)
-    return total / end_s
+        return overload_goodput(offers, workers * (until_s - start_s + longest_s))
+
+    spans = sum(most(start_s, until_s) for start_s, until_s in pairwise(instants))
+    return min(spans, most(0.0, whole_s)) / whole_s
 
 
 def _unlimited_bound(
-    streams: Sequence[Stream], models: Sequence[ModelSpec], workers: float
+    asked: Sequence[_Asked], models: Sequence[ModelSpec], workers: float
 ) -> float:
-    cost_us = [models[kind.model].row_us() * kind.rows for kind in kinds_of(streams)]
-    return workers * SECOND_US * len(cost_us) / sum(cost_us)
+    """Of what was answered."""
+    served = sum(each.tallies.on_time for each in asked)
+    cost_us = sum(
+        models[each.kind.model].row_us() * each.kind.rows * each.tallies.on_time
+        for each in asked
+    )
+    return workers * SECOND_US * served / cost_us if served else 0.0
 
 
 def _zero_drop(

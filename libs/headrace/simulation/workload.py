@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import cycle, islice, repeat
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from headrace.domain import Priority
 from headrace.errors import SetupError
+from headrace.simulation.limits import CV2_MAX, CV2_MIN
 
 __all__ = [
     "Arrival",
@@ -29,6 +31,12 @@ __all__ = [
 
 BLOCK = 8192
 SECOND_US = 1_000_000
+
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, IndexError, OverflowError),
+    *(csv.Error, msgspec.DecodeError),
+)
+"""What a file that is no trace can bring about."""
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -141,7 +149,9 @@ def gaps_of(
     process: str, mean_us: float, dice: np.random.Generator
 ) -> Iterator[Floats]:
     """Blocks of times between requests, µs."""
-    name, _, argument = process.partition(":")
+    name, colon, argument = process.partition(":")
+    if colon and name in {"poisson", "even"}:
+        raise SetupError(f"arrivals {process!r}: {name} takes nothing after it")
     match name:
         case "poisson":
             while True:
@@ -171,10 +181,10 @@ def _cv2(argument: str) -> float:
         found = float(argument)
     except ValueError:
         found = 0.0
-    if found <= 0:
+    if not CV2_MIN <= found <= CV2_MAX:
         raise SetupError(
-            f"gamma:{argument} names no variation: say gamma:4 for bursts, gamma:1 "
-            "for what is Poisson"
+            f"gamma:{argument} names no variation from {CV2_MIN:g} to {CV2_MAX:,}: say "
+            "gamma:4 for bursts, gamma:1 for what is Poisson"
         )
     return found
 
@@ -189,8 +199,12 @@ def _instants(path: Path) -> list[float]:
             else:
                 table = islice(csv.reader(file), 1, None)
                 instants = [_seconds(row[0]) for row in table]
-    except (OSError, KeyError, ValueError, IndexError) as error:
+    except KeyError as error:
+        raise SetupError(f"trace {path}: a line has no {error}") from error
+    except UNREADABLE as error:
         raise SetupError(f"trace {path} cannot be read: {error}") from error
+    if not all(map(isfinite, instants)):
+        raise SetupError(f"trace {path}: an instant is no finite number")
     instants.sort()
     if len(instants) < 2 or instants[0] == instants[-1]:
         raise SetupError(f"trace {path} has fewer than two instants")
