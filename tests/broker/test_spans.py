@@ -55,6 +55,10 @@ def test_what_the_log_does_not_have_is_left_out(bench: Bench) -> None:
     assert sorted(values(list(records))) == [b"b", b"c"]
 
 
+def test_nothing_wanted_is_nothing_found(bench: Bench) -> None:
+    assert [*read_kept(bench.reader(), {}, us_max=US_MAX, clock=SystemClock())] == []
+
+
 @pytest.mark.kafka
 def test_a_log_that_does_not_answer_is_an_error_not_a_loss() -> None:
     reader = KafkaReader(KafkaConnection("127.0.0.1:1", "test"))

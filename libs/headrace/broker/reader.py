@@ -192,6 +192,8 @@ class KafkaReader:
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: int, timeout_s: float
     ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}  # librdkafka takes no question about nothing
         doing = f"offsets of {', '.join(sorted({one.topic for one in partitions}))}"
         try:
             # The logical offsets -2 and -1 are also ListOffsets' timestamps for
