@@ -23,6 +23,7 @@ from services.ctl.following import (
     TIME_ORDERED,
     follow_all,
     request_trail,
+    unknown,
 )
 from services.ctl.instants import instant_us, shown
 from services.ctl.options import checked_id
@@ -48,7 +49,7 @@ def explain(
 ) -> int:
     """Tell the story of a batch or of a request, from the log.
 
-    Exit status 1: the log knows nothing of it.
+    Exit status 1: the log knows nothing of it, as of what an ingress refused.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def explain(
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     found = explained(*reached(bootstrap, data), name, from_us, now_us)
     if found is None:
-        print(f"The log knows nothing of {name}: look further back with --from.")
+        print(unknown(name, from_us))
         return 1
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(found)).decode())

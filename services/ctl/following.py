@@ -19,6 +19,7 @@ from headrace.wire import Record, TopicKind, Topics
 from headrace.wire import headers as names
 from services.ctl.cluster import check_partition
 from services.ctl.errors import UsageError
+from services.ctl.instants import shown
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "asked_first",
     "follow_all",
     "request_trail",
+    "unknown",
 ]
 
 AN_ID = re.compile(r"[0-9a-f]{32}")
@@ -40,6 +42,9 @@ HOUR_US = 3_600_000_000
 _SKEW_US = 5_000_000
 _LINGER_US = 3_000_000
 """Read on for so long after an end: another may follow it."""
+
+_NO_DATE_US = 253_402_300_800_000_000
+"""The year 10,000: no calendar of ours shows it, and no id was made then."""
 
 _AHEAD_MAX = 500
 _LOOK_UP_S = 10.0
@@ -105,16 +110,53 @@ def request_trail(
 
     Raises UsageError when several requests have that name, BusError.
     """
-    since_us = now_us - HOUR_US if from_us is None else from_us
-    is_time_ordered = AN_ID.fullmatch(name) and name[12] == TIME_ORDERED
-    if is_time_ordered and from_us is None:
-        since_us = int(name[:12], 16) * 1000 - _SKEW_US
+    made_us = _made_us(name)
+    if from_us is not None:
+        since_us = from_us
+    else:
+        since_us = now_us - HOUR_US if made_us is None else made_us - _SKEW_US
     request = _request(connection, topics, name, since_us)
     if request is None:
         return None
     followed = FollowRequest(topics, request)
     follow_all(connection, topics, followed, request.record.timestamp_us - _SKEW_US)
     return followed.trail()
+
+
+def unknown(name: str, from_us: int | None) -> str:
+    """What :func:`request_trail` having found nothing since ``from_us`` means."""
+    made_us = _made_us(name)
+    is_placed = _PLACE.fullmatch(name) is not None
+    told = [f"The log knows nothing of {name}."]
+    if is_placed:
+        told.append("It holds no such record, or no longer.")
+    elif made_us is None:
+        told.append(
+            "If it is older than what was searched, look further back (--from)."
+        )
+    elif from_us is not None and from_us > made_us:
+        told.append(f"Its id was made at {shown(made_us)}: begin there (--from).")
+    else:
+        told.append(
+            f"It was searched for from {shown(made_us)} on, when its id was made: "
+            "looking further back is no use."
+        )
+    if not is_placed:
+        told.append(
+            "What an ingress refuses, as when it is overloaded, leaves no record: the "
+            "reason is in the answer (headrace-reason), in that ingress's log "
+            "(request.failed with this id, unless too many failed at once) and, by "
+            "number, in its /metrics (headrace_requests_total)."
+        )
+    return " ".join(told)
+
+
+def _made_us(name: str) -> int | None:
+    """When an id that begins with its time was made."""
+    if AN_ID.fullmatch(name) and name[12] == TIME_ORDERED:
+        made_us = int(name[:12], 16) * 1000
+        return made_us if made_us < _NO_DATE_US else None
+    return None
 
 
 def _request(

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headrace.clock import wall_us
 from services.ctl.cluster import reached
-from services.ctl.following import request_trail
+from services.ctl.following import request_trail, unknown
 from services.ctl.instants import instant_us, shown
 from services.ctl.options import checked_id
 from services.ctl.payload import TensorSummary
@@ -37,7 +37,7 @@ def show(
 ) -> int:
     """Show what a request asked, where it was, for how long, and what it was answered.
 
-    Exit status 1: the log knows nothing of it.
+    Exit status 1: the log knows nothing of it, as of what an ingress refused.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def show(
     from_us = None if from_ is None else instant_us(from_, now_us, option="--from")
     trail = request_trail(*reached(bootstrap, data), request, from_us, now_us)
     if trail is None:
-        print(f"The log knows nothing of {request}: look further back with --from.")
+        print(unknown(request, from_us))
         return 1
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(trail)).decode())

@@ -32,6 +32,7 @@ from headrace.wire import (
 from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail
 from services.ctl.explain import _show_batch as show_batch
 from services.ctl.explain import _show_request as show_request
+from services.ctl.following import unknown
 from services.ctl.letters import Letter, put_back
 from services.ctl.request_trail import (
     FollowRequest,
@@ -397,3 +398,36 @@ def test_a_reason_that_is_the_status_is_said_once() -> None:
     told = steps(asked(0), a_done(9, unacked))
 
     assert told[-1][1].startswith("done by worker slot 3/12: unacked: not acked; ")
+
+
+MADE = "019340b42c00" + "7" + "0" * 19
+"""Made on 2024-11-18 at 17:46:40 UTC, as its first digits say."""
+
+
+def test_a_request_that_an_ingress_refused_is_not_looked_for_further_back() -> None:
+    made_us = int(MADE[:12], 16) * 1_000
+
+    told = unknown(MADE, None)
+
+    assert told.startswith(
+        f"The log knows nothing of {MADE}. It was searched for from "
+    )
+    assert "looking further back is no use" in told
+    for place in ("leaves no record", "headrace-reason", "request.failed", "/metrics"):
+        assert place in told
+    assert unknown(MADE, made_us - 1) == told
+    assert "begin there (--from)" in unknown(MADE, made_us + 1)
+
+
+@pytest.mark.parametrize("name", ["my-own-id", BATCH, "f" * 12 + "7" + "0" * 19])
+def test_what_was_looked_for_in_the_last_hour_may_be_older(name: str) -> None:
+    told = unknown(name, None)
+
+    assert "look further back (--from)" in told
+    assert "leaves no record" in told
+
+
+def test_a_place_in_the_log_is_or_is_not() -> None:
+    told = unknown("headrace.requests.m/0/7", None)
+
+    assert told.endswith("It holds no such record, or no longer.")

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from headrace.domain import Load, Price, Reason
+from headrace.domain import Load, Price, Priority, QueueLoad, Reason
 from headrace.wire import Role
+from services.ingress.answers import refusal_fields
 from services.ingress.handler import CHECKED_BYTES_MAX, CHECKED_PER_TICK_MAX
 from tests.services.ingress.world import BODY, World
 
@@ -31,6 +32,43 @@ def test_a_request_that_would_finish_late_is_refused_before_its_body() -> None:
     assert exchange.refusal.status == 503
     assert exchange.refusal.reason == Reason.OVERLOADED
     assert exchange.refusal.retry_after_s == 1
+
+
+@pytest.mark.parametrize(
+    ("slots", "waiting_ms", "after_s"),
+    [
+        # 60 of the 100 ms may be ahead, with the 10 of a batch. The queue falls to that
+        # in what is more of it, over the slots that work on it.
+        (1, 100, 1),
+        (1, 1_049, 1),
+        (1, 1_051, 2),
+        (1, 7_000, 7),
+        (4, 7_000, 2),
+        (1, 60_000, 60),
+    ],
+)
+def test_whoever_is_refused_is_told_when_the_queue_will_have_drained(
+    slots: int, waiting_ms: int, after_s: int
+) -> None:
+    world = World()
+    queue = QueueLoad(
+        model="m",
+        version="1",
+        priority=Priority.STANDARD,
+        requests=waiting_ms,
+        rows=waiting_ms,
+        oldest_us=0,
+        backlog_us=waiting_ms * MS,
+    )
+    load = Load(slots=slots, free_us=[0], queues=[queue], prices=[PRICE])
+    world.beat(Role.BATCH_FORMER, load=load)
+
+    exchange = world.begin(LIMIT, STANDARD)
+
+    assert exchange.refusal is not None
+    assert exchange.refusal.reason == Reason.OVERLOADED
+    assert exchange.refusal.retry_after_s == after_s
+    assert b"retry-after: %d\r\n" % after_s in refusal_fields(exchange.refusal)
 
 
 def test_a_head_that_leaves_it_open_is_refused_by_what_its_body_does_not_say() -> None:
