@@ -362,7 +362,7 @@ def test_it_drains_on_sigterm_and_says_how_it_is(
     code = former.stop()
 
     assert ready == "ok\n"
-    of = '{model="m",version="1",priority="standard"}'
+    of = '{model="m",priority="standard",version="1"}'
     assert f"headrace_batch_requests_sum{of} 5.0" in metrics
     assert f"headrace_queue_wait_seconds_count{of} 5.0" in metrics
     assert f"headrace_slack_seconds_count{of} 5.0" in metrics
