@@ -204,6 +204,30 @@ def test_what_never_ends_or_tells_nothing_is_refused(
         read(tmp_path, TOML.replace(right, wrong, 1))
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "scheduling.tenant_weights = { a = inf }",
+        "scheduling.tenant_weights = { a = 1e-9 }",
+        "scheduling.burst_us = 86_400_000_001",
+        "scheduling.control_hop_us = -1",
+        "scheduling.batch_bytes_max = 99_999_999_999_999",
+        "scheduling.queue_requests_max = 99_999_999_999_999",
+        "scheduling.gate = nan",
+        "door.choice = inf",
+        "door.load_age_us_max = 86_400_000_001",
+        "door.concurrency_max = 99_999_999",
+        "door.batches_within_limit_min = 1_001",
+    ],
+)
+def test_settings_of_the_product_have_limits_there_too(
+    tmp_path: Path, wrong: str
+) -> None:
+    place = wrong.partition(" = ")[0]
+    with pytest.raises(SetupError, match=rf"{place}.*: Input should be .*, got "):
+        read(tmp_path, f"{wrong}\n{TOML}")
+
+
 def test_counts_that_would_take_all_memory_are_refused() -> None:
     told = {
         "seconds": 86_400,

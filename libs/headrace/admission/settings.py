@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, PositiveInt
+from typing import Annotated
+
+from pydantic import BaseModel, Field
 
 __all__ = ["AdmissionSettings"]
+
+DAY_US = 86_400_000_000
+"""No time that is set here is longer."""
+
+REQUESTS_MAX = 10_000_000
+BATCHES_MAX = 1_000
+CHOICE_MAX = 1_000
+
+Time = Annotated[int, Field(gt=0, le=DAY_US)]
+Requests = Annotated[int, Field(gt=0, le=REQUESTS_MAX)]
 
 
 class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
@@ -17,11 +29,11 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     deadlines, where a hiccup makes them late (measured at twice the capacity: 67 % of
     the device's goodput at 1.0, 99 % at 0.6)."""
 
-    batches_within_limit_min: PositiveInt = 3
+    batches_within_limit_min: int = Field(default=3, gt=0, le=BATCHES_MAX)
     """A time limit that holds fewer batches than this has no room for a queue of full
     ones: the former then needs requests to choose from, and gives up the others."""
 
-    choice: float = Field(default=4.0, ge=1)
+    choice: float = Field(default=4.0, ge=1, le=CHOICE_MAX)
     """For such a model a request enters while the work ahead is at most this many
     times what the time limit holds, if it could finish in a batch of its own. Less
     than that refuses what comes at the end of a burst, and could be served after it,
@@ -37,21 +49,21 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     that is taken off the time limit; at 0.3 a busy machine's hiccups refused so much
     that the device ran dry."""
 
-    loop_lag_limit_us_max: PositiveInt = 5_000_000
+    loop_lag_limit_us_max: Time = 5_000_000
     """A longer time limit counts as this one there: a client that grants minutes does
     not make the requests of all others wait behind its own."""
 
-    load_age_us_max: PositiveInt = 1_000_000
+    load_age_us_max: Time = 1_000_000
     """A lane's published load older than this is not believed; then the number of
     requests in flight is limited by their latency instead."""
 
-    unheard_us_max: PositiveInt = 50_000
+    unheard_us_max: Time = 50_000
     """A lane counts as having worked since its load was published for so long at most.
     A busy one publishes several times in that time; when it is not heard of, whoever
     sends on would fill its queue by all the time for which nobody has heard of it."""
 
-    concurrency_initial: PositiveInt = 64
+    concurrency_initial: Requests = 64
     """In flight per model, before any latency is known."""
 
-    concurrency_max: PositiveInt = 4096
+    concurrency_max: Requests = 4096
     """Above this a request is refused whatever the latency says."""

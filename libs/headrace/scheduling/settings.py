@@ -8,22 +8,30 @@ from typing import Annotated
 from pydantic import (
     BaseModel,
     Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
     field_validator,
 )
 
 __all__ = ["SchedulingSettings"]
 
+DAY_US = 86_400_000_000
+"""No time that is set here is longer."""
+
+BYTES_MAX = 1 << 40
+REQUESTS_MAX = 10_000_000
+WEIGHT_MIN, WEIGHT_MAX = 0.001, 1_000
+"""A tenant of the one gets a millionth of what one of the other gets."""
 
 Part = Annotated[float, Field(ge=0, le=1)]
+Time = Annotated[int, Field(gt=0, le=DAY_US)]
+TimeOrNone = Annotated[int, Field(ge=0, le=DAY_US)]
+Bytes = Annotated[int, Field(gt=0, le=BYTES_MAX)]
+Weight = Annotated[float, Field(ge=WEIGHT_MIN, le=WEIGHT_MAX)]
 
 
 class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Parameters of the scheduling core."""
 
-    spacing_us_max: NonNegativeInt = 5_000
+    spacing_us_max: TimeOrNone = 5_000
     """Longest that a batch which is not full keeps from the last one of its queue,
     where batches keep the former itself busy and more requests come. 0: never."""
 
@@ -41,14 +49,14 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     quantile: float = Field(default=0.95, gt=0.5, lt=1)
     """Of measured run times, by which a deadline is judged to be attainable."""
 
-    batch_bytes_max: PositiveInt = 16 * 1024 * 1024
+    batch_bytes_max: Bytes = 16 * 1024 * 1024
     """A batch closes before its tensors pass this; one request always fits."""
 
-    behind_bytes_max: PositiveInt = 1024 * 1024
+    behind_bytes_max: Bytes = 1024 * 1024
     """A batch that would be the third or a later one in a worker's hands: beyond this
     size it waits until there is at most one before it."""
 
-    queue_requests_max: PositiveInt = 4096
+    queue_requests_max: int = Field(default=4096, gt=0, le=REQUESTS_MAX)
     """Online requests that one tenant may have waiting in one queue; the next one is
     refused with ``queue_full``. Bulk waits in the log instead: its partition pauses."""
 
@@ -56,27 +64,27 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     """Part of the busy time that each priority gets when it has work, whatever the
     more urgent ones want; realtime needs none. At most 1 together."""
 
-    tenant_weights: Mapping[str, PositiveFloat] = {}
+    tenant_weights: Mapping[str, Weight] = {}
     """Shares of the device time between tenants who want more than there is; whoever
     is not named has 1."""
 
-    burst_us: PositiveInt = 500_000
+    burst_us: Time = 500_000
     """Device time by which a tenant may be behind the most served one and catch up;
     what he missed beyond that is forgotten."""
 
     bulk_chunk: float = Field(default=0.2, gt=0, le=1)
     """Longest bulk run as a part of the shortest online time limit."""
 
-    bulk_ageing_us: PositiveInt = 600_000_000
+    bulk_ageing_us: Time = 600_000_000
     """A bulk request older than this is scheduled as standard."""
 
-    online_memory_us: PositiveInt = 1_000_000
+    online_memory_us: Time = 1_000_000
     """A model without online requests for this long no longer shortens bulk runs."""
 
-    control_hop_us: NonNegativeInt = 2_000
+    control_hop_us: TimeOrNone = 2_000
     """From a decision to the start of its run, until it is measured."""
 
-    response_hop_us: NonNegativeInt = 3_000
+    response_hop_us: TimeOrNone = 3_000
     """From the end of a run to the client, until it is measured."""
 
     @field_validator("shares", mode="before")
