@@ -57,7 +57,8 @@ class Clients:
     urls: Sequence[str]
     seed: int
     count: int = 16
-    limit_ms: int = LIMIT_MS
+    limits_ms: Sequence[int] = (LIMIT_MS,)
+    """Each request has one of them."""
     pause_s: float = 0.02
     """Between an answer and the next request, at most."""
     keyed: float = 0.25
@@ -129,7 +130,8 @@ class Clients:
         model = rng.choice(self.models)
         ingress = rng.randrange(len(connections))
         key = f"{self.seed}-{number}" if rng.random() < self.keyed else ""
-        return await self._send(number, model, ingress, key, connections)
+        limit_ms = rng.choice(self.limits_ms)
+        return await self._send(number, model, ingress, key, limit_ms, connections)
 
     async def _ask_again(self, ask: Ask, connections: list[Connection]) -> None:
         """Under the same key, until an answer or the patience's end."""
@@ -137,7 +139,14 @@ class Clients:
         ingress = ask.ingress
         while now_us() < give_up_us:
             ingress = (ingress + 1) % len(connections)
-            got = await self._send(ask.number, ask.model, ingress, ask.key, connections)
+            got = await self._send(
+                ask.number,
+                ask.model,
+                ingress,
+                ask.key,
+                ask.limit_us // 1000,
+                connections,
+            )
             if got.end is End.ANSWERED and got.status == 200:
                 return
             await asyncio.sleep(PAUSE_S)
@@ -148,11 +157,12 @@ class Clients:
         model: str,
         ingress: int,
         key: str,
+        limit_ms: int,
         connections: list[Connection],
     ) -> Ask:
         value = value_of(number, model)
         plain = infer_request({"X": value})
-        headers = {**plain.headers, "headrace-timeout-ms": str(self.limit_ms)}
+        headers = {**plain.headers, "headrace-timeout-ms": str(limit_ms)}
         if key:
             headers["idempotency-key"] = key
         request = InferRequest(plain.body, headers)
@@ -172,7 +182,7 @@ class Clients:
             number=number,
             model=model,
             ingress=ingress,
-            limit_us=self.limit_ms * 1000,
+            limit_us=limit_ms * 1000,
             sent_us=sent_us,
             ended_us=ended_us,
             lag_us=self._lag_us(sent_us),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.chaos.clients import Clients, now_us
@@ -10,7 +10,7 @@ from tests.chaos.faults import Fault, Kind
 from tests.chaos.history import Ask
 from tests.chaos.stand import Stand
 
-__all__ = ["LIMIT_MS", "Recovery", "under_load", "watch"]
+__all__ = ["LIMIT_MS", "Recovery", "asking", "watch"]
 
 LIMIT_MS = 5_000
 NOTICED_US = 1_000_000
@@ -51,27 +51,31 @@ class Recovery:
         ) / 1000
 
 
+def asking(stand: Stand, *limits_ms: int) -> Clients:
+    """A few clients; each request has one of the time limits."""
+    limits = limits_ms or (LIMIT_MS,)
+    return Clients(stand.urls, now_us(), limits_ms=limits, keyed=0, models=MODELS)
+
+
 def watch(
-    stand: Stand, kind: Kind, slot: int = 0, *, limit_ms: int = LIMIT_MS
+    stand: Stand,
+    clients: Clients,
+    kind: Kind,
+    slot: int = 0,
+    *,
+    stays_away_s: float = 0,
 ) -> Recovery:
-    """Strike once under load, and ask on until all processes are ready again."""
+    """Strike once under load, and ask on until all processes are ready again. Whoever
+    was killed is not started anew before ``stays_away_s``."""
     struck_us = over_us = 0
 
     def strike() -> None:
         nonlocal struck_us, over_us
         struck_us = now_us()
-        stand.commit(Fault(kind, slot, 0, 0))
+        with stand.unsupervised(stays_away_s):
+            stand.commit(Fault(kind, slot, 0, 0))
         over_us = now_us()
         stand.await_ready()
 
-    asks = under_load(stand, strike, limit_ms)
-    return Recovery(struck_us, over_us, asks)
-
-
-def under_load(
-    stand: Stand, act: Callable[[], None], limit_ms: int = LIMIT_MS
-) -> list[Ask]:
-    """Ask while ``act`` runs, and a moment before and after."""
-    clients = Clients(stand.urls, now_us(), limit_ms=limit_ms, keyed=0, models=MODELS)
-    clients.ask_during(act)
-    return clients.asks
+    clients.ask_during(strike)
+    return Recovery(struck_us, over_us, clients.asks)

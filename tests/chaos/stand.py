@@ -30,7 +30,7 @@ from tests.models.folders import put_simulated, put_version
 __all__ = ["LANES", "Payloads", "Stand", "standing"]
 
 LANES = 2
-COUNTS = ("--ingress", "2", "--formers", "2", "--workers", "4", "--lanes", "2")
+COUNTS = ("--ingress", "2", "--formers", "2", "--lanes", "2")
 STARTS_WITHIN_S = 240.0
 """A broker that was killed, on a machine with many others' processes; alone, 3 s."""
 STOPS_WITHIN_S = 4.0
@@ -122,6 +122,16 @@ class Stand:
                 self._poison(fault.slot)
             case kind:
                 self._hit(_VICTIMS[kind], fault)
+
+    @contextmanager
+    def unsupervised(self, for_s: float) -> Iterator[None]:
+        """Nobody restarts what ends here, until ``for_s`` later."""
+        if not for_s:
+            yield
+            return
+        with _frozen(self.platform.process.pid):
+            yield
+            time.sleep(for_s)
 
     def start_broker(self) -> None:
         self._broker = self._kafka.start()
@@ -216,13 +226,24 @@ class Payloads:
 
 
 @contextmanager
-def standing(folder: Path, seed: int, *, is_fused: bool = False) -> Iterator[Stand]:
+def standing(
+    folder: Path,
+    seed: int,
+    *,
+    is_fused: bool = False,
+    workers: int = 2 * LANES,
+    idle_models: int = 0,
+    alpha_ms: int = 5,
+) -> Iterator[Stand]:
     """A broker, a proxy before it, and ``headrace up`` behind both; each process has a
-    wall clock that is wrong in its own way."""
+    wall clock that is wrong in its own way. Nobody asks
+    ``idle_models``; a run of the simulated accelerator takes ``alpha_ms``."""
     models = folder / "models"
     put_version(models, MODELS[0], "1", graphs.identity("INT64"))
-    put_simulated(models, MODELS[1], "1", alpha_ms=5)
+    put_simulated(models, MODELS[1], "1", alpha_ms=alpha_ms)
     put_simulated(models, MODELS[2], "1", alpha_ms=2, memory_left_rows=4)
+    for number in range(idle_models):
+        put_simulated(models, f"idle{number}", "1", alpha_ms=1)
     payloads = Payloads(folder / "payloads")
     payloads.store.probe()
     proxy = Proxy()
@@ -243,7 +264,7 @@ def standing(folder: Path, seed: int, *, is_fused: bool = False) -> Iterator[Sta
             "CHAOS_SKEW_SEED": str(seed),
             **payloads.environment,
         }
-        counts = (*COUNTS, "--fused") if is_fused else COUNTS
+        counts = [*COUNTS, "--workers", str(workers), *["--fused"] * is_fused]
         with running(models, folder, *counts, environment=environment) as platform:
             stand = Stand(kafka, broker, proxy, platform, payloads)
             yield stand

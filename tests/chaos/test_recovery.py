@@ -1,12 +1,13 @@
 """What one fault under load costs: no request. How soon everything is as before is
 printed; what is promised of that (1.5 s for a worker, 2 s for a former) holds where a
-core is free, and `make chaos ARGS="--only kill-former"` shows it."""
+core is free, and `python -m tests.chaos.times` shows it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Sequence
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.chaos.conftest import BUSY_GRACE_US
 from tests.chaos.faults import Kind
 from tests.chaos.history import Ask, breaches, tally
-from tests.chaos.recovery import under_load, watch
+from tests.chaos.recovery import asking, watch
 from tests.chaos.stand import LANES, Stand
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -24,14 +25,14 @@ UNHURRIED_MS = 30_000
 
 
 def test_the_work_of_a_killed_worker_runs_elsewhere(stand: Stand) -> None:
-    seen = watch(stand, Kind.KILL_WORKER, limit_ms=UNHURRIED_MS)
+    seen = watch(stand, asking(stand, UNHURRIED_MS), Kind.KILL_WORKER)
 
     print(f"worker killed: {seen.slowest_ms:.0f} ms; {tally(seen.asks)}")
     assert_all_right(seen.asks)
 
 
 def test_the_lane_of_a_killed_former_goes_on(stand: Stand) -> None:
-    seen = watch(stand, Kind.KILL_FORMER, limit_ms=UNHURRIED_MS)
+    seen = watch(stand, asking(stand, UNHURRIED_MS), Kind.KILL_FORMER)
 
     print(f"former killed: {seen.slowest_ms:.0f} ms; {tally(seen.asks)}")
     assert_all_right(seen.asks)
@@ -49,7 +50,9 @@ def test_a_restart_of_everything_by_halves_fails_no_request(stand: Stand) -> Non
                 stand.pids("gpu_worker")[half * LANES],
             )
 
-    asks = under_load(stand, act)
+    clients = asking(stand)
+    clients.ask_during(act)
+    asks = clients.asks
 
     print(f"restarts: {tally(asks)}, slowest {slowest_ms(asks):.0f} ms")
     assert_all_right(asks)
@@ -60,7 +63,7 @@ def test_traffic_outlives_a_restart_of_its_broker_in_the_same_processes(
 ) -> None:
     pids = stand.all_pids()
 
-    seen = watch(stand, Kind.RESTART_BROKER)
+    seen = watch(stand, asking(stand), Kind.RESTART_BROKER)
 
     print(f"broker back: {seen.resumed_ms:.0f} ms; {tally(seen.asks)}")
     assert stand.all_pids() == pids
@@ -76,9 +79,9 @@ def restart(stand: Stand, *pids: int) -> None:
     stand.await_ready()
 
 
-def assert_all_right(asks: list[Ask]) -> None:
+def assert_all_right(asks: Sequence[Ask]) -> None:
     assert set(tally(asks)) == {"right"}, tally(asks)
 
 
-def slowest_ms(asks: list[Ask]) -> float:
+def slowest_ms(asks: Sequence[Ask]) -> float:
     return max(ask.ended_us - ask.sent_us for ask in asks) / 1000
