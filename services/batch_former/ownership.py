@@ -36,7 +36,7 @@ from services.batch_former.messages import (
     ThreadFailed,
 )
 
-__all__ = ["Ownership"]
+__all__ = ["Ownership", "positions_of"]
 
 POLL_S = 0.02
 """Longest that a question waits for the thread to come back from the group."""
@@ -161,7 +161,7 @@ class Ownership(LeaderListener):
             if lane not in self._owned:
                 return
             try:
-                positions = self._positions(leader, requests(), completions)
+                positions = positions_of(leader, self._ranges, requests(), completions)
             except BusError:
                 self._ask_again(ask)
                 return
@@ -259,24 +259,28 @@ class Ownership(LeaderListener):
     def _ask_again(self, question: Question) -> None:
         self._later.append((self._clock.now_us() + ASK_AGAIN_US, question))
 
-    def _positions(
-        self,
-        leader: Leader,
-        requests: Sequence[TopicPartition],
-        completions: TopicPartition,
-    ) -> PositionsFetched:
-        committed = leader.committed(requests, FETCH_TIMEOUT_S)
-        logs = self._ranges.log_ranges([*requests, completions], FETCH_TIMEOUT_S)
-        states = tuple(
-            PartitionState(
-                topic=partition.topic,
-                partition=partition.partition,
-                log_start=logs[partition].start,
-                log_end=logs[partition].end,
-                committed=committed[partition].offset,
-                metadata=committed[partition].metadata,
-            )
-            for partition in requests
+
+def positions_of(
+    leader: Leader,
+    ranges: Reader,
+    requests: Sequence[TopicPartition],
+    completions: TopicPartition,
+) -> PositionsFetched:
+    """W, epoch and ends of the partitions. The end of the completions comes first: a
+    request that has its done below that end then lies below its own partition's, so
+    that a successor that finds nothing unread has passed by no done."""
+    committed = leader.committed(requests, FETCH_TIMEOUT_S)
+    done = ranges.log_range(completions, FETCH_TIMEOUT_S)
+    logs = ranges.log_ranges(requests, FETCH_TIMEOUT_S)
+    states = tuple(
+        PartitionState(
+            topic=partition.topic,
+            partition=partition.partition,
+            log_start=logs[partition].start,
+            log_end=logs[partition].end,
+            committed=committed[partition].offset,
+            metadata=committed[partition].metadata,
         )
-        log = logs[completions]
-        return PositionsFetched(states, log.start, log.end)
+        for partition in requests
+    )
+    return PositionsFetched(states, done.start, done.end)
