@@ -130,24 +130,31 @@ def test_a_bound_follows_what_arrives_when() -> None:
     assert summary.bound == pytest.approx((5_010 + came) / 10)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_dice_that_offer_more_than_expected_raise_the_bound(seed: int) -> None:
-    """A run of 5 ms however many rows takes 6,400 a second, and all that comes in a
-    second is answered by its limit after it."""
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "streams",
+    [
+        [{"load": 1.0}],
+        [{"load": 0.6, "end_s": 0.7}, {"load": 0.4, "start_s": 0.3}],
+    ],
+)
+def test_dice_that_offer_more_than_expected_raise_the_bound(
+    streams: list[dict[str, float]], seed: int
+) -> None:
+    """A run of 5 ms, however many rows, takes 6,400 a second; all that comes in a
+    second is answered in it and the limit after it."""
     scenario = Scenario.model_validate(
         {
             "seconds": 1,
             "seed": seed,
             "models": [{"name": "m", "beta_ms": 0}],
-            "streams": [{"load": 1.0, "end_s": 0.7}, {"load": 1.0, "start_s": 0.3}],
+            "streams": streams,
         }
     )
 
     summary, _ = simulate(scenario)
 
-    assert summary.goodput <= summary.bound <= summary.offered
-    # What the worker could do in the second, and in the limit after it.
-    assert summary.bound <= 6_400 * 1.1
+    assert summary.goodput <= summary.bound <= min(summary.offered, 6_400 * 1.1)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e300", "true", '"x"'])

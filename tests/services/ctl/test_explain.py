@@ -401,7 +401,7 @@ def test_a_reason_that_is_the_status_is_said_once() -> None:
 
 
 MADE = "019340b42c00" + "7" + "0" * 19
-"""Made on 2024-11-18 at 17:46:40 UTC, as its first digits say."""
+"""Made on 2024-11-18 at 19:16:09 UTC, as its first digits say."""
 
 
 def test_a_request_that_an_ingress_refused_is_not_looked_for_further_back() -> None:
