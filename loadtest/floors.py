@@ -13,29 +13,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.simulation import POLICIES, Results, Scenario, Summary, read_arrivals
+from headrace.simulation import POLICIES, Results, Scenario, read_arrivals
 from headrace.simulation.bounds import offline_optimum, zero_drop_rate
-from loadtest.pools import DEVICE, SHAPES, Section, a_scenario, run
+from loadtest.bulk_floors import bulk_floors
+from loadtest.pools import DEVICE, SHAPES, Floor, Section, a_scenario, run
 
 BURSTS = "gamma:4"
 LIMIT_US, HOPS_US = 100_000, 3_000
-
-
-class Floor(NamedTuple):
-    """``measure(seconds)`` is at least ``least``, as long as a run lasts seconds."""
-
-    name: str
-    least: float
-    measure: Callable[[float], float]
 
 
 def floors() -> Iterator[Floor]:
@@ -45,7 +38,7 @@ def floors() -> Iterator[Floor]:
         _lossless(),
         _optimum(),
         _recovery(),
-        _bulk(),
+        bulk_floors(),
         _fairness(),
         _slower_device(),
         _disturbed(),
@@ -188,49 +181,6 @@ def _recovery() -> Iterator[Floor]:
             return whole.attainment_between(int(seconds / 2) + 1, int(seconds))
 
         yield Floor(f"4x, then 0.5x, M={models}: in time a second after", 0.99, after)
-
-
-def _bulk() -> Iterator[Floor]:
-    """A backlog that never ends, of a model of its own, beside online traffic."""
-
-    def both(seconds: float, load: float) -> tuple[Summary, Results]:
-        online = {"load": load, "tenant": "online"}
-        bulk = {
-            "tenant": "bulk",
-            "priority": "bulk",
-            "arrivals": "backlog:1024",
-            "models": ("bulk",),
-            "start_s": 1.0,
-        }
-        return run(
-            a_scenario(
-                SHAPES["a5.2"],
-                online,
-                bulk,
-                models=5,
-                beside=({"name": "bulk", **SHAPES["a5.2"]},),
-                seconds=seconds,
-            )
-        )
-
-    capacity = 8 * 64 / 0.074452
-    for load in (0.4, 0.6):
-
-        def share(seconds: float, load: float = load) -> float:
-            summary, _ = both(seconds, load)
-            return summary.tenants["bulk"].goodput * seconds / (seconds - 1) / capacity
-
-        def unharmed(seconds: float, load: float = load) -> float:
-            return both(seconds, load)[0].tenants["online"].attainment
-
-        yield Floor(f"bulk beside {load}x online: of the capacity", 0.20, share)
-        yield Floor(f"bulk beside {load}x online: online in time", 0.999, unharmed)
-
-    def starving(seconds: float) -> float:
-        summary, _ = both(3 * seconds, 1.2)
-        return summary.tenants["bulk"].device_part
-
-    yield Floor("bulk beside 1.2x online: of the device time", 0.04, starving)
 
 
 def _fairness() -> Iterator[Floor]:

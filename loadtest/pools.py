@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from headrace.simulation import Results, Scenario, Summary, simulate
 
-__all__ = ["DEVICE", "SHAPES", "Section", "a_scenario", "run"]
+__all__ = ["DEVICE", "SHAPES", "Floor", "Section", "a_scenario", "run"]
 
 Section = Mapping[str, Any]
 SHAPES: Mapping[str, Section] = {
@@ -15,6 +15,14 @@ SHAPES: Mapping[str, Section] = {
     "a11.6": {"alpha_ms": 11.56, "beta_ms": 4.588, "max_batch": 32},
 }
 DEVICE: Section = {"alpha_ms": 5.0, "beta_ms": 0.25, "max_batch": 32}
+
+
+class Floor(NamedTuple):
+    """``measure(seconds)`` is at least ``least``, as long as a run lasts seconds."""
+
+    name: str
+    least: float
+    measure: Callable[[float], float]
 
 
 def a_scenario(

@@ -211,17 +211,15 @@ def test_a_more_urgent_priority_leaves_first() -> None:
 
 
 def test_lower_priorities_ride_along_in_what_is_left_of_a_batch() -> None:
-    desk = Desk(a_version(max_batch=3))
-    desk.arrive(
-        a_request(key="bulk", priority=Priority.BULK, limit_us=None),
-        a_request(key="online", priority=Priority.INTERACTIVE),
-        a_request(key="bulk2", priority=Priority.BULK, limit_us=None),
-        a_request(key="bulk3", priority=Priority.BULK, limit_us=None),
-    )
+    desk = Desk(a_version(max_batch=4))
+    bulk = [a_request(priority=Priority.BULK, limit_us=None) for _ in range(3)]
+    desk.arrive(*bulk, a_request(key="b"))
+    desk.arrive(a_request(key="a", priority=Priority.INTERACTIVE))
 
     (dispatch,) = desk.tick()
 
-    assert keys(dispatch) == ["online", "bulk", "bulk2"]
+    # A fourth row would make the others cheaper by less than it keeps them.
+    assert keys(dispatch) == ["a", "b", bulk[0].key]
 
 
 def test_riding_along_never_costs_a_deadline() -> None:

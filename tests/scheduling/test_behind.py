@@ -45,6 +45,18 @@ def test_a_worker_gets_what_it_has_room_for_and_then_half_of_it_at_a_time() -> N
     assert sent(desk, 400) == 4
 
 
+def test_bulk_with_a_deadline_goes_as_deep_as_any() -> None:
+    desk = a_desk()
+    desk.arrive(
+        *(
+            a_request(rows=4, priority=Priority.BULK, limit_us=60_000 * MS)
+            for _ in range(40)
+        ),
+    )
+
+    assert sent(desk) == 8
+
+
 def test_nothing_is_sent_to_a_worker_without_a_credit() -> None:
     desk = Desk(credits_each=0)
     desk.arrive(a_request())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from headrace.domain import Priority, Request
+from headrace.scheduling import SchedulingSettings
+from tests.scheduling.room import Room, Sent
 from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
+NO_HOPS = SchedulingSettings(control_hop_us=0, response_hop_us=0)
 LONG = a_version("long", alpha_us=200 * MS, max_batch=1)
 
 
@@ -46,3 +49,61 @@ def test_beside_steady_online_requests_it_runs_once_its_wait_has_paid_for_it() -
 
     assert ran_at_us is not None
     assert ran_at_us >= 3_500 * MS
+
+
+def beside_online(*bulk: Request, settings: SchedulingSettings = NO_HOPS) -> list[Sent]:
+    """What a worker of 5 ms and 0.25 ms per row is sent, with an online request in
+    every millisecond and all of ``bulk`` from the start."""
+    versions = [
+        a_version(model, alpha_us=5 * MS, beta_us=250, max_batch=32)
+        for model in ("m", "other")
+    ]
+    room = Room(*versions, slots=1, settings=settings)
+    online = [a_request(at_us=at_ms * MS, limit_us=100 * MS) for at_ms in range(3_000)]
+    room.run([*bulk, *online], until_us=3_000 * MS)
+    return room.sent[20:]
+
+
+def of_a_job(count: int, *, model: str = "m", rows: int = 8) -> list[Request]:
+    return [
+        a_request(model=model, rows=rows, priority=Priority.BULK, limit_us=None)
+        for _ in range(count)
+    ]
+
+
+def bulk_rows(sent: Sent) -> int:
+    requests = sent.dispatch.requests
+    return sum(each.rows for each in requests if each.priority is Priority.BULK)
+
+
+def test_bulk_that_rides_along_needs_no_batch_of_its_own() -> None:
+    sent = beside_online(*of_a_job(800))
+
+    assert {each.priority for each in sent} == {Priority.STANDARD}
+
+
+def test_bulk_that_cannot_ride_along_has_its_share_beside_bulk_that_does() -> None:
+    settings = NO_HOPS.model_copy(update={"deferral_bulk": 0.0})
+    waiting = [*of_a_job(200, model="other"), *of_a_job(800)]
+    sent = beside_online(*waiting, settings=settings)
+
+    others_us = sum(each.run_us for each in sent if each.priority is Priority.BULK)
+    assert others_us >= 0.045 * sum(each.run_us for each in sent)
+
+
+def test_batches_grow_by_bulk_until_it_has_its_part_of_what_is_left() -> None:
+    sent = beside_online(*of_a_job(5_000, rows=1))
+
+    seconds = sum(each.run_us for each in sent) / 1e6
+    left = 32 / 13e-3 - 1000
+    assert 0.84 <= sum(map(bulk_rows, sent)) / seconds / left <= 0.9
+
+
+def test_batches_grow_as_far_as_they_may_where_bulk_is_to_have_all_that_is_left() -> (
+    None
+):
+    settings = NO_HOPS.model_copy(update={"bulk_of_rest": 1.0})
+    sent = beside_online(*of_a_job(1000), settings=settings)
+
+    rows = [sum(each.rows for each in one.dispatch.requests) for one in sent]
+    assert min(rows) > 32 - 8

@@ -17,7 +17,7 @@ from tests.scheduling.scenes import MS, a_request, a_version
 
 HOP_US, BACK_US = 200, 300
 EAGER = SchedulingSettings(
-    control_hop_us=HOP_US, response_hop_us=BACK_US, deferral_bulk=0.0
+    control_hop_us=HOP_US, response_hop_us=BACK_US, deferral_bulk=0.0, bulk_of_rest=1.0
 )
 VERSIONS = (
     a_version(slots=frozenset({0, 1}), max_batch=3),

@@ -12,8 +12,8 @@ from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 def test_a_slot_gets_no_more_rows_than_its_memory_holds() -> None:
     both = frozenset({0, 1})
     desk = Desk(a_version(slots=both, max_batch=8, rows_fit={0: 2}), slots=2)
-    desk.arrive(*(a_request(key=f"{n}") for n in range(8)))
-    desk.arrive(a_request(key="bulk", priority=Priority.BULK, limit_us=None))
+    desk.arrive(*(a_request(priority=Priority.REALTIME) for _ in range(8)))
+    desk.arrive(a_request(key="rides along"))
 
     first, second = desk.tick()
 

@@ -319,10 +319,17 @@ BUGS = [
         "    if entry.deadline_us:\n        return",
     ),
     Bug(
+        "who rides along still counts as starved",
+        "test_bulk.py",
+        "former.py",
+        "            if not is_own and any(",
+        "            if not is_own or any(",
+    ),
+    Bug(
         "what is owed is forgotten with the first batch of the priority",
         "test_shares.py",
         "shares.py",
-        "max(self._owed_us[priority] - run_us, -run_us)",
+        "max(owed_us - taken_us, -run_us)",
         "0.0",
     ),
 ]

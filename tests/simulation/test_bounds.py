@@ -14,6 +14,7 @@ from headrace.simulation.bounds import (
     Offer,
     capacity,
     inoue_mean_latency_us,
+    longest_wait_us,
     offline_optimum,
     overload_goodput,
     zero_drop_rate,
@@ -142,3 +143,26 @@ def test_eager_batching_stays_just_below_the_known_bound_of_its_mean_latency(
     mean_us = results.of(priority=Priority.STANDARD).latency_us.mean
     bound_us = inoue_mean_latency_us(rate, alpha_ms * 1000, beta_ms * 1000)
     assert 0.9 * bound_us < mean_us < bound_us
+
+
+@pytest.mark.parametrize(("rows", "run_us"), [(2, 5_500), (20, 10_000), (32, 13_000)])
+def test_who_comes_as_a_run_begins_waits_for_two_of_the_length_that_the_rate_asks_for(
+    rows: int, run_us: int
+) -> None:
+    rate = rows / run_us * 1e6
+
+    assert longest_wait_us(affine(5_000, 250), 32, rate) == pytest.approx(2 * run_us)
+
+
+def test_runs_between_two_sizes_are_a_mixture_of_both() -> None:
+    run_us = {1: 2_000, 2: 2_800, 3: 4_000, 4: 4_400}
+    rate = 7 / 8_400e-6
+
+    assert longest_wait_us(run_us.__getitem__, 4, rate) == pytest.approx(8_400)
+
+
+def test_an_idle_worker_may_be_found_and_a_lost_one_never() -> None:
+    run = affine(5_000, 250)
+
+    assert longest_wait_us(run, 32, 100) == 5_250
+    assert longest_wait_us(run, 32, 2_500) == float("inf")

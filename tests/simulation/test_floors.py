@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.floors import Floor, floors
+from loadtest.floors import floors
+from loadtest.pools import Floor
 
 SECONDS = 3.0
 LONG = (

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from math import exp
 
-from headrace.domain import Request
+from headrace.domain import Priority, Request
 from headrace.scheduling.estimate import RunTimes
 
 __all__ = ["Demand"]
@@ -34,8 +34,11 @@ class Demand:
     def __init__(self) -> None:
         self._since_us = 0
         self._rows = 0
+        self._online_rows = 0
         self._fast = 0.0
         self._slow = 0.0
+        self._online_fast = 0.0
+        self._online_slow = 0.0
         self._budgets: deque[int] = deque(maxlen=BUDGETS)
         self._budget_us: int | None = None
         self._budget_at_us = -WINDOW_US
@@ -47,14 +50,16 @@ class Demand:
 
         self.arrived_at_us = -1
         self.online_at_us = -1
-        """When the last request with a deadline came; -1: never."""
+        """When the last one came that has a deadline and is not bulk; -1: never."""
 
     def arrived(self, request: Request, now_us: int) -> None:
         self._rows += request.rows
         self.arrived_at_us = now_us
-        if request.deadline_us is not None:
-            self._budgets.append(request.deadline_us - request.arrived_us)
+        deadline_us = request.deadline_us
+        if deadline_us is not None and request.priority is not Priority.BULK:
+            self._budgets.append(deadline_us - request.arrived_us)
             self.online_at_us = now_us
+            self._online_rows += request.rows
         if now_us - self._since_us >= WINDOW_US:
             self._fold(now_us)
 
@@ -80,8 +85,14 @@ class Demand:
             self._fold(now_us)
         return max(self._fast, self._slow)
 
+    def online_rows_per_us(self, now_us: int) -> float:
+        """The same of online requests."""
+        if now_us - self._since_us >= WINDOW_US:
+            self._fold(now_us)
+        return max(self._online_fast, self._online_slow)
+
     def budget_us(self, now_us: int) -> int | None:
-        """A low quantile of recent time limits; None: only requests without one."""
+        """A low quantile of recent time limits; None: only bulk, or none have one."""
         if now_us - self._budget_at_us >= WINDOW_US and self._budgets:
             self._budget_at_us = now_us
             ordered = sorted(self._budgets)
@@ -122,7 +133,10 @@ class Demand:
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us
-        rate = self._rows / elapsed
-        self._fast += (rate - self._fast) * (1 - exp(-elapsed / FAST_US))
-        self._slow += (rate - self._slow) * (1 - exp(-elapsed / SLOW_US))
-        self._since_us, self._rows = now_us, 0
+        rate, online = self._rows / elapsed, self._online_rows / elapsed
+        fast, slow = 1 - exp(-elapsed / FAST_US), 1 - exp(-elapsed / SLOW_US)
+        self._fast += (rate - self._fast) * fast
+        self._slow += (rate - self._slow) * slow
+        self._online_fast += (online - self._online_fast) * fast
+        self._online_slow += (online - self._online_slow) * slow
+        self._since_us, self._rows, self._online_rows = now_us, 0, 0

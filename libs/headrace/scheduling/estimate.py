@@ -87,9 +87,10 @@ class RunTimes:
         """Most rows whose bound is at most ``time_us``; 0: not even one."""
         return bisect_right(self._bound, time_us) - 1
 
-    def nearly_as_cheap(self, rows: int) -> int:
-        """The fewest rows that cost at most a twentieth more each than ``rows`` do."""
-        most_us = 1.05 * self._expected[rows] / rows
+    def nearly_as_cheap(self, rows: int, factor: float = 1.05) -> int:
+        """The fewest rows that cost at most ``factor`` times as much each as ``rows``
+        do."""
+        most_us = factor * self._expected[rows] / rows
         return next(n for n in range(1, rows + 1) if self._expected[n] <= most_us * n)
 
     def ladder_up(self, rows: int) -> int:

@@ -214,7 +214,9 @@ class BatchFormer:
         # A request is whole: one that fits nowhere goes alone, and its worker tells.
         rows_max = max(line.rows_max(slot.number), band.head.request.rows)
         if priority == Priority.BULK:
-            rows_max = min(rows_max, self._bulk_rows(line, band.head, now_us))
+            rows_max = min(
+                rows_max, self._online.bulk_rows(line, band.head, self._shares, now_us)
+            )
             if not rows_max:
                 # What holds it back passes with time alone: online traffic of late,
                 # or a share that is not owed yet. No event would say so.
@@ -282,23 +284,6 @@ class BatchFormer:
                     return self._affinity.nearest(line, slot, avoid)
                 found = found or slot
         return found
-
-    def _bulk_rows(self, line: Line, head: Entry, now_us: int) -> int:
-        """Rows of a bulk batch that keeps an online one waiting no longer than the
-        chunk; 0: not now. A single request is whole: it goes when it is owed, or when
-        it has waited so long that its run is no more than the share of that time."""
-        limit_us = self._online.bulk_limit_us(now_us)
-        if limit_us is None:
-            return line.rows_limit
-        rows = line.times.rows_within(limit_us)
-        if rows >= head.request.rows:
-            return rows
-        run_us = line.times.expected(head.request.rows)
-        share = self._settings.shares[Priority.BULK]
-        waited_us = now_us - head.request.arrived_us
-        if self._shares.is_owed(Priority.BULK, run_us) or share * waited_us >= run_us:
-            return head.request.rows
-        return 0
 
     def _deferral(self, line: Line, priority: int) -> float:
         """Bulk work of the same line rides along; that of others needs a gap."""
@@ -373,6 +358,7 @@ class BatchFormer:
             self._tenants,
             late_us=choice.start_us + self._backlog.response_us,
             rows_max=choice.line.rows_max(choice.slot.number),
+            rows_wanted=self._online.rows_wanted(choice.line, now_us),
             bytes_max=self._settings.batch_bytes_max,
             limit_us=self._online.bulk_limit_us(now_us),
         )
@@ -394,20 +380,27 @@ class BatchFormer:
     def _charge(
         self, choice: Choice, members: list[Entry], row_us: float, now_us: int
     ) -> None:
-        backlogged = [bool(busy) for busy in self._backlog.busy]
-        own_rows = 0
+        busy = self._backlog.busy
+        rows = [0] * len(busy)
         charged: dict[str, float] = {}
         for entry in members:
             request = entry.request
-            rows: float = request.rows
-            if request.priority == choice.priority:
-                own_rows += request.rows
-            else:
-                rows *= COMPANION_CHARGE
-            charged[request.tenant] = charged.get(request.tenant, 0.0) + rows
-        for tenant, rows in charged.items():
-            self._tenants.charge(tenant, row_us * rows, now_us)
-        self._shares.served(choice.priority, int(row_us * own_rows), backlogged)
+            part: float = request.rows
+            rows[request.priority] += request.rows
+            if request.priority != choice.priority:
+                part *= COMPANION_CHARGE
+            charged[request.tenant] = charged.get(request.tenant, 0.0) + part
+        for tenant, part in charged.items():
+            self._tenants.charge(tenant, row_us * part, now_us)
+        run_us = row_us * sum(rows)
+        for priority, lines in enumerate(busy):
+            # Who rides along has had his share, unless others of his priority wait
+            # who cannot.
+            is_own = priority == choice.priority
+            if not is_own and any(line is not choice.line for line in lines.values()):
+                rows[priority] = 0
+        parts_us = [row_us * each for each in rows]
+        self._shares.served(run_us, parts_us, [bool(lines) for lines in busy])
 
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
         start_us = now_us + self._backlog.control_us

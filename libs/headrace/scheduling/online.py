@@ -7,9 +7,12 @@ tightest queue can spare.
 
 from __future__ import annotations
 
+from headrace.domain import Priority
 from headrace.scheduling.backlog import Backlog
 from headrace.scheduling.line import Line
+from headrace.scheduling.queue import Entry
 from headrace.scheduling.settings import SchedulingSettings
+from headrace.scheduling.shares import Shares
 
 __all__ = ["LIMIT_KEPT_US", "OnlineTraffic"]
 
@@ -27,12 +30,44 @@ class OnlineTraffic:
         self._settings = settings
         self._backlog = backlog
         self._spare_by_line_us: list[int] = []
+        self._busy_lines: list[Line] = []
+        self._rows_by_line: dict[Line, int] = {}
         self._limit_us = 0
         self._until_us = -1
 
     def bulk_limit_us(self, now_us: int) -> int | None:
         """Longest bulk run; None: there was no online traffic of late."""
         return min(self._found(now_us), default=None)
+
+    def bulk_rows(self, line: Line, head: Entry, shares: Shares, now_us: int) -> int:
+        """Rows of a bulk batch that keeps an online one waiting no longer than the
+        chunk; 0: not now. A single request is whole: it goes when it is owed, or when
+        it has waited so long that its run is no more than the share of that time."""
+        limit_us = self.bulk_limit_us(now_us)
+        if limit_us is None:
+            return line.rows_limit
+        rows = line.times.rows_within(limit_us)
+        if rows >= head.request.rows:
+            return max(min(rows, self.rows_wanted(line, now_us)), head.request.rows)
+        run_us = line.times.expected(head.request.rows)
+        share = self._settings.shares[Priority.BULK]
+        waited_us = now_us - head.request.arrived_us
+        if shares.is_owed(Priority.BULK, run_us) or share * waited_us >= run_us:
+            return head.request.rows
+        return 0
+
+    def rows_wanted(self, line: Line, now_us: int) -> int:
+        """Rows of a run in which bulk takes part: the fewest at whose price the workers
+        serve the online requests and ``bulk_of_rest`` of what those leave."""
+        if not self._found(now_us):
+            return line.rows_limit
+        rows = self._rows_by_line.get(line)
+        if rows is None:
+            rest = 1 - min(self._load_beside(line, now_us), 1.0)
+            part = 1 - (1 - self._settings.bulk_of_rest) * rest
+            rows = line.times.nearly_as_cheap(line.rows_limit, 1 / max(part, 0.01))
+            self._rows_by_line[line] = rows
+        return rows
 
     def lines(self, now_us: int) -> int:
         return len(self._found(now_us))
@@ -45,11 +80,13 @@ class OnlineTraffic:
     def _found(self, now_us: int) -> list[int]:
         if now_us >= self._until_us:
             self._until_us = now_us + LIMIT_KEPT_US
+            self._rows_by_line.clear()
             limits_us = [
                 (line, limit_us)
                 for line in self._backlog.lines()
                 if (limit_us := self._limit_of(line, now_us)) is not None
             ]
+            self._busy_lines = [line for line, _ in limits_us]
             self._spare_by_line_us = [self._spare_us(*each) for each in limits_us]
             self._limit_us = min((limit_us for _, limit_us in limits_us), default=0)
         return self._spare_by_line_us
@@ -59,6 +96,16 @@ class OnlineTraffic:
         if seen_us < 0 or now_us - seen_us > self._settings.online_memory_us:
             return None
         return line.demand.budget_us(now_us)
+
+    def _load_beside(self, line: Line, now_us: int) -> float:
+        """What online requests take of the slots of ``line``, at their best price."""
+        return sum(
+            other.demand.online_rows_per_us(now_us)
+            * other.times.expected(other.rows_limit)
+            / (other.rows_limit * len(other.slots))
+            for other in self._busy_lines
+            if not line.slots.isdisjoint(other.slots)
+        )
 
     def _spare_us(self, line: Line, budget_us: int) -> int:
         """How long the line's online requests can stand to be kept waiting."""

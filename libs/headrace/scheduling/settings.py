@@ -75,6 +75,11 @@ class SchedulingSettings(BaseModel, frozen=True, extra="forbid"):
     bulk_chunk: float = Field(default=0.2, gt=0, le=1)
     """Longest bulk run as a part of the shortest online time limit."""
 
+    bulk_of_rest: Part = 0.85
+    """Part of what online requests leave of the workers that bulk is to have: a run in
+    which it takes part is no longer than that needs, since all who come meanwhile wait
+    for it. 1: as long as ``bulk_chunk`` allows."""
+
     bulk_ageing_us: Time = 600_000_000
     """A bulk request older than this is scheduled as standard."""
 

@@ -14,14 +14,17 @@ class Shares:
         self._shares = tuple(shares)
         self._owed_us = [0.0] * len(self._shares)
 
-    def served(self, priority: int, run_us: int, backlogged: Sequence[bool]) -> None:
-        """A batch of ``priority`` takes ``run_us`` of a device."""
-        for other, share in enumerate(self._shares):
-            if backlogged[other]:
-                self._owed_us[other] += share * run_us
-            else:
-                self._owed_us[other] = 0.0
-        self._owed_us[priority] = max(self._owed_us[priority] - run_us, -run_us)
+    def served(
+        self, run_us: float, parts_us: Sequence[float], backlogged: Sequence[bool]
+    ) -> None:
+        """A batch takes ``run_us`` of a device; what of it counts for each priority."""
+        for priority, taken_us in enumerate(parts_us):
+            owed_us = 0.0
+            if backlogged[priority]:
+                owed_us = self._owed_us[priority] + self._shares[priority] * run_us
+            if taken_us:
+                owed_us = max(owed_us - taken_us, -run_us)
+            self._owed_us[priority] = owed_us
 
     def is_owed(self, priority: int, run_us: int) -> bool:
         """Whether a run of this length is paid for."""

@@ -10,12 +10,14 @@ contiguous in order of arrival, with drops between blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 __all__ = [
     "Offer",
     "capacity",
     "inoue_mean_latency_us",
+    "longest_wait_us",
     "offline_optimum",
     "overload_goodput",
     "zero_drop_rate",
@@ -52,6 +54,24 @@ def zero_drop_rate(run: Run, rows_max: int, workers: float, limit_us: int) -> fl
         if (1 + (b - 1) / (b * workers)) * run(b) <= limit_us:
             best = max(best, workers * b * SECOND_US / run(b))
     return best
+
+
+def longest_wait_us(run: Run, rows_max: int, rate: float) -> float:
+    """What those wait at least who come when a run has just begun, hops aside, while
+    one worker serves ``rate`` rows per second of whatever priority: the rest of that
+    run, then one of their own. The rate says how many runs there can be, and so how
+    long they are on average; where some are shorter others are longer, so equal ones
+    are best. A hundredth of a run less is a bound of the 99th percentile. Infinite: no
+    size serves so much."""
+    if rate * run(1) <= SECOND_US:
+        return float(run(1))  # an idle worker may be found
+    for b in range(2, rows_max + 1):
+        if b * SECOND_US >= rate * run(b):
+            # Of both sizes: rows = rate * time, and the time lies on their line.
+            row_us = run(b) - run(b - 1)
+            fixed_us = run(b) - b * row_us
+            return 2 * fixed_us / (1 - rate * row_us / SECOND_US)
+    return inf
 
 
 def overload_goodput(offers: Iterable[Offer], workers: float) -> float:
