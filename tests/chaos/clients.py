@@ -35,7 +35,7 @@ STORED_WIDTH = 1_024
 """Of 64-bit numbers, of every so manieth value."""
 
 LIMIT_MS = 2_000
-GIVES_UP_S = 30.0
+GIVES_UP_S = 60.0
 """Far beyond every limit and pause."""
 
 AGAIN_WITHIN_S = 20.0

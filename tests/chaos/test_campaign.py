@@ -1,5 +1,6 @@
 """The short form of `make chaos`: always the same faults, those that no other test
-makes, each as short as it can be felt."""
+makes and the two kills that bulk items must outlive (case G1), each as short as it can
+be felt."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 FAULTS = (
     Fault(Kind.FREEZE_WORKER, 0, 0.1, 1.3),
     Fault(Kind.POISON, 1, 0.1, 0),
+    Fault(Kind.KILL_WORKER, 1, 0.1, 0),
+    Fault(Kind.KILL_FORMER, 0, 0.1, 0),
     Fault(Kind.KILL_INGRESS, 0, 0.1, 0),
     Fault(Kind.FREEZE_FORMER, 1, 0.1, 0.8),
     Fault(Kind.STALL_NETWORK, 1, 0.1, 0.8),

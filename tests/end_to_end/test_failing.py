@@ -65,7 +65,7 @@ def ready(platform: Platform, model: str) -> set[bool]:
 def test_a_stopped_worker_turns_its_models_not_ready_and_back(
     platform: Platform,
 ) -> None:
-    """Case F1: live is not ready, and nobody waits beyond his time limit."""
+    """Case F1, of a stop: live is not ready, and nobody waits beyond his limit."""
     worker = psutil.Process(platform.pids("gpu_worker")[0])
     row = infer_request({"X": np.ones((1, 4), np.float32)})
     before = platform.runs_of("quick")
@@ -98,6 +98,8 @@ LIMIT = {"headrace_timeout_ms": "1000"}
 
 
 def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -> None:
+    """Case F1, of runs that raise."""
+
     def ask(number: int) -> httpx.Response:
         data = {"name": "X", "shape": [1, 1], "datatype": "INT64", "data": [number]}
         return platform.post("moody/infer", {"inputs": [data]})

@@ -100,6 +100,7 @@ class Clients:
 def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     sturdy: Platform, service: str
 ) -> None:
+    """Case F1, of a kill: whoever was on board is answered, and live is live."""
     clients = Clients(sturdy.url)
     eventually(lambda: clients.answered > 100, within_s=60)
     pid = sturdy.pids(service)[0]
@@ -109,6 +110,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     assert restarted["slot"] == 0
     assert restarted["previous_exit"] == "signal:SIGKILL"
     answered = clients.answered
+    assert httpx.get(f"{sturdy.url}/v2/health/live").status_code == 200
     eventually(lambda: clients.answered > answered + 300, within_s=60)
     clients.stop()
 

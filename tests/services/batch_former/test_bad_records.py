@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -96,6 +97,56 @@ def test_a_record_that_kills_its_former_is_a_dead_letter_and_the_lane_goes_on(
     assert (buried.letter.reason, buried.letter.source.offset) == (Reason.CRASH, lethal)
     assert buried.value == LETHAL.encode()
     until("all is committed", lambda: pool.depth().committed == 5)
+
+
+def test_every_kind_of_bad_record_is_buried_once_also_after_a_restart(
+    pool: Pool, start_former: StartFormer, start_worker: StartWorker
+) -> None:
+    """Case G2: each of them between good ones."""
+    served = pool.announce(0)
+    topic = pool.topics.requests(MODEL)
+    good = pool.requests(1, served, timeout_s=60.0)
+    (sound,) = until("a sound record", pool.reading(topic, 2).look)
+    assert sound.value is not None
+    bad: list[tuple[bytes | None, dict[str, bytes | None] | None, Reason]] = [
+        (b"", {}, Reason.INVALID),
+        (None, {}, Reason.UNDECODABLE),
+        (random.Random(1).randbytes(1024), {}, Reason.UNDECODABLE),
+        (sound.value[: len(sound.value) // 2], {}, Reason.UNDECODABLE),
+        (sound.value, {names.SCHEMA: b"99"}, Reason.UNDECODABLE),
+        (sound.value, None, Reason.INVALID),
+        (sound.value, {names.CE_ID: None}, Reason.INVALID),
+        (sound.value, {names.REPLY_TOPIC: b"elsewhere"}, Reason.REPLY_ADDRESS),
+        (sound.value, {names.REPLY_PARTITION: b"999"}, Reason.REPLY_ADDRESS),
+        (sound.value, {names.MODEL: b"absent"}, Reason.INVALID),
+        (sound.value, {names.VERSION: b"77"}, Reason.MODEL_UNKNOWN),
+    ]
+    buried: dict[int, Reason] = {}
+    for number, (value, changed, reason) in enumerate(bad):
+        headers = dict(sound.headers) | {names.CE_ID: f"bad {number}".encode()}
+        headers = {} if changed is None else headers | changed
+        offset = pool.produce(
+            topic, 2, value, key=b"\xff", headers=list(headers.items())
+        )
+        buried[offset] = reason
+        good += pool.requests(1, served, timeout_s=60.0)
+    worker = start_worker(pool)
+    former = start_former(pool)
+    answered = [each for batch in worker.serve(len(good)) for each in batch.ids]
+    letters = pool.reading(pool.topics.dead_letters(MODEL))
+    until("the dead letters", lambda: len(letters.look()) == len(bad))
+    until("all is committed", lambda: pool.depth().committed == len(bad) + len(good))
+
+    former.kill()
+    start_former(pool)
+    last = pool.requests(1, served)
+    assert worker.serve(1)[0].ids == last
+
+    found = [decode_dead_letter(record).letter for record in letters.records]
+    assert sorted(answered) == sorted(good)
+    assert {each.source.offset: each.reason for each in found} == buried
+    assert {each.source[:2] for each in found} == {(topic, 2)}
+    assert len(letters.look()) == len(bad)
 
 
 def test_a_record_too_large_for_its_letter_leaves_one_without_it(
