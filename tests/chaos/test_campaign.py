@@ -16,15 +16,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 FAULTS = (
     Fault(Kind.FREEZE_WORKER, 0, 0.1, 1.3),
     Fault(Kind.POISON, 1, 0.1, 0),
-    Fault(Kind.KILL_WORKER, 1, 0.1, 0),
-    Fault(Kind.KILL_FORMER, 0, 0.1, 0),
     Fault(Kind.KILL_INGRESS, 0, 0.1, 0),
+    Fault(Kind.KILL_WORKER, 1, 0.1, 0),
     Fault(Kind.FREEZE_FORMER, 1, 0.1, 0.8),
     Fault(Kind.STALL_NETWORK, 1, 0.1, 0.8),
     Fault(Kind.FREEZE_INGRESS, 1, 0.1, 0.4),
     Fault(Kind.SLOW_NETWORK, 0, 0.1, 0.8),
     Fault(Kind.FREEZE_BROKER, 0, 0.1, 0.8),
     Fault(Kind.STORE_AWAY, 0, 0.1, 0.5),
+    Fault(Kind.KILL_FORMER, 0, 0.1, 0),
     Fault(Kind.CUT_NETWORK, 0, 0.1, 0),
 )
 

@@ -293,6 +293,28 @@ RULES = (
         "        if was_waiting and exchange.head.keep is None:\n",
         "        if was_waiting:\n",
     ),
+    _rule(
+        "**D9 ◆**",
+        "tests/jobs/test_desk.py::test_a_late_result_wins_over_a_dead_letter",
+        "headrace.jobs.desk",
+        "                self._answers.withdraw(row)\n",
+        "",
+    ),
+    _rule(
+        "cut or replaced ◆",
+        "test_watermark.py::test_a_log_replaced_under_its_reader_is_read_from_its_end",
+        "partitions",
+        "        elif log.position > lost.log_end:\n",
+        "        elif False:\n",
+    ),
+    _rule(
+        "cut or replaced ◆",
+        "test_takeover.py::"
+        "test_completions_that_end_below_the_position_take_the_lane_anew",
+        "lane",
+        "        if position <= lost.log_end:\n",
+        "        if True:\n",
+    ),
     # Links
     _rule(
         "**L1 ◆**",

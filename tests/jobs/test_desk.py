@@ -66,6 +66,25 @@ def test_a_late_result_of_a_range_counts_for_the_rows_without_one() -> None:
     assert desk.missing() == []
 
 
+def test_a_late_result_wins_over_a_dead_letter() -> None:
+    """D9 ◆: its worker was only slow, and the letter said that it was lost."""
+    desk: Desk[str] = Desk()
+    desk.planned(RowRange(0, 4))
+    desk.answered(RowRange(0, 1), "a")
+    desk.buried(RowRange(2, 1), Reason.CRASH, "lost", b"request")
+    desk.buried(RowRange(3, 1), Reason.CRASH, "lost", b"request")
+    assert ended(desk) == [(0, 1, 0, "a")]
+
+    assert desk.answered(RowRange(2, 1), "late")
+    assert not desk.answered(RowRange(2, 1), "again")
+    desk.answered(RowRange(1, 1), "b")
+
+    assert ended(desk) == [(1, 1, 0, "b"), (2, 1, 0, "late"), (3, 1, 0, "crash")]
+    assert desk.failed == 1
+    assert not desk.answered(RowRange(3, 1), "too late")
+    assert ended(desk) == []
+
+
 def test_what_ends_all_rows_alike_is_not_tried_one_by_one() -> None:
     desk: Desk[str] = Desk()
     desk.planned(RowRange(0, 2))

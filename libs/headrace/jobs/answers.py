@@ -42,6 +42,10 @@ class Answers(Generic[T]):
         """False: every row of it has an answer that came before, as far as is seen."""
         return self._put(Part(first, rows, 0, answer))
 
+    def withdraw(self, row: int) -> None:
+        """Forget the answer that begins at that row, if it was not taken."""
+        self._ahead.pop(row, None)
+
     def has(self, row: int) -> bool:
         """Whether an answer begins at that row, or it was taken."""
         return row < self.frontier or row in self._ahead

@@ -88,6 +88,8 @@ class Desk(Generic[T]):
 
         self._known = set(known)
         self._answers: Answers[T | RowError] = Answers()
+        self._errors: dict[int, RowRange] = {}
+        """Of what has ended without a result and is not taken, by the first row."""
         self._singly: deque[Single] = deque()
         self._ahead_max = ahead_max
         self._rounds = 0
@@ -117,7 +119,14 @@ class Desk(Generic[T]):
         self._end(RowRange(row, 1), RowError(Reason.INVALID, text))
 
     def answered(self, rows: RowRange, answer: T) -> bool:
-        """A result; False: all its rows had ended before."""
+        """A result, which counts more than an error of its rows that came before and
+        is not taken (D9 of the delivery protocol). False: all its rows had ended
+        before."""
+        for row in range(rows.first, rows.end) if self._errors else ():
+            error = self._errors.get(row)
+            if error is not None and error.end <= rows.end:
+                del self._errors[row]
+                self._answers.withdraw(row)
         return self._answers.add(*rows, answer)
 
     def buried(
@@ -150,6 +159,7 @@ class Desk(Generic[T]):
         """The rows that have ended, in order, each once."""
         for part in self._answers.take():
             if isinstance(part.answer, RowError):
+                self._errors.pop(part.first, None)
                 self.failed += part.rows
                 if part.answer.reason == Reason.EXPIRED:
                     self.expired += part.rows
@@ -176,4 +186,5 @@ class Desk(Generic[T]):
             self._end(RowRange(first, behind - first), RowError(reason, text))
 
     def _end(self, rows: RowRange, error: RowError) -> None:
-        self._answers.add(*rows, error)
+        if self._answers.add(*rows, error) and rows.first >= self.frontier:
+            self._errors[rows.first] = rows
