@@ -14,7 +14,7 @@ from http import HTTPStatus
 from headrace.clock import Clock
 from headrace.domain import PayloadRef, Reason
 from headrace.errors import BusError, HeadraceError, RequestError, StoreUnavailable
-from headrace.wire import TIMEOUT_DEFAULT_US
+from headrace.wire import TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US
 from services.ingress.admitting import NO_FORMER, Admission
 from services.ingress.answers import refusal_around_id
 from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies, body_too_large
@@ -25,7 +25,7 @@ from services.ingress.drain import Drain
 from services.ingress.endings import Endings
 from services.ingress.exchange import Exchange
 from services.ingress.fleet import Destination, Fleet
-from services.ingress.head import TIMEOUT_US_MAX, Head, Target
+from services.ingress.head import Head, Target
 from services.ingress.identity import RequestIds
 from services.ingress.known import KnownHeads, TurnedAway
 from services.ingress.outcomes import Outcomes
@@ -265,7 +265,7 @@ class Handler:
         if head.keep is not None:
             exchange.named_version = target.version
             if head.keep.is_async:
-                exchange.limit_us = head.timeout_us or TIMEOUT_US_MAX
+                exchange.limit_us = head.timeout_us or TIMEOUT_MAX_US
         exchange.doubt = doubt = (
             head.priority_fault
             or head.timeout_fault

@@ -11,11 +11,11 @@ import msgspec
 
 from headrace.domain import Priority, Reason
 from headrace.errors import RequestError
+from headrace.wire import TIMEOUT_MAX_US
 from headrace.wire.topics import checked_name
 from services.ingress.refusal import Refusal, refuse
 
 __all__ = [
-    "TIMEOUT_US_MAX",
     "Head",
     "Keep",
     "Target",
@@ -26,9 +26,6 @@ __all__ = [
     "read_target",
     "read_x_request_id",
 ]
-
-TIMEOUT_US_MAX = 600_000_000
-"""Longest time limit of an online request; more is refused (400)."""
 
 REQUEST_ID_BYTES_MAX = 256
 """Longest ``x-request-id``; more is refused (400)."""
@@ -149,9 +146,9 @@ def named_priority(name: str) -> Priority:
 
 def checked_timeout_us(timeout_us: int) -> int:
     """``timeout_us``, 0 for the model's own; raises :class:`RequestError`."""
-    if not 0 <= timeout_us <= TIMEOUT_US_MAX:
+    if not 0 <= timeout_us <= TIMEOUT_MAX_US:
         raise RequestError(
-            f"the time limit must be from 0 (the model's own) to {TIMEOUT_US_MAX} "
+            f"the time limit must be from 0 (the model's own) to {TIMEOUT_MAX_US} "
             f"microseconds, got {clipped(timeout_us)}"
         )
     return timeout_us
@@ -250,7 +247,7 @@ def _timeout_ms(head: Head, value: bytes) -> Refusal | None:
         return refuse(
             Reason.INVALID,
             "headrace-timeout-ms must be a whole number of milliseconds, at most "
-            f"{TIMEOUT_US_MAX // 1000}, got {_shown(value)}",
+            f"{TIMEOUT_MAX_US // 1000}, got {_shown(value)}",
         )
     try:
         head.timeout_us = checked_timeout_us(int(value) * 1000)

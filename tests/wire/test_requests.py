@@ -20,6 +20,7 @@ from headrace.domain import (
     TensorSpec,
 )
 from headrace.wire import (
+    TIMEOUT_MAX_US,
     NewRequest,
     RequestDecoder,
     RequestEncoder,
@@ -78,6 +79,23 @@ def test_what_an_ingress_writes_is_what_the_former_holds() -> None:
         made_by_us=True,
         client_id="42",
     )
+
+
+@pytest.mark.parametrize("early_us", [-S, 0, 645, S])
+def test_the_longest_time_limit_holds_by_a_clock_that_is_only_about_right(
+    early_us: int,
+) -> None:
+    """The log keeps whole milliseconds, and its broker's clock is another one."""
+    written_us = EPOCH_US + 9 * S
+    request = a_new_request(deadline_us=written_us + TIMEOUT_MAX_US)
+    headers, value = INGRESS.encode(request, written_us)
+    decoder = a_decoder(a_version())
+    appended_us = 9 * S - early_us
+
+    # The second one is of a form that is known.
+    for _ in range(2):
+        record = a_record(value, dict(headers), at_us=appended_us)
+        assert read(decoder, record).deadline_us == 9 * S + TIMEOUT_MAX_US
 
 
 def test_the_former_holds_slices_of_the_record() -> None:

@@ -23,6 +23,7 @@ from headrace.wire import (
 from headrace.wire._generated import open_inference_pb2 as oip
 from headrace.wire.requests import (
     BULK_TIMEOUT_MAX_US,
+    CLOCK_SLACK_US,
     ID_BYTES_MAX,
     TIMEOUT_DEFAULT_US,
     TIMEOUT_MAX_US,
@@ -190,8 +191,8 @@ def test_a_header_names_no_more_urgent_priority_than_its_partition(
 
 
 NOW = 100 * S
-OFF = TIMEOUT_MAX_US
-FAR = BULK_TIMEOUT_MAX_US
+OFF = TIMEOUT_MAX_US + CLOCK_SLACK_US
+FAR = BULK_TIMEOUT_MAX_US + CLOCK_SLACK_US
 
 
 @pytest.mark.parametrize(

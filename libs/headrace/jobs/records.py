@@ -12,6 +12,7 @@ from headrace.jobs.chunks import Chunk
 from headrace.jobs.columns import Columns, Rows
 from headrace.jobs.desk import Desk
 from headrace.wire import (
+    TIMEOUT_MAX_US,
     Compatibility,
     Headers,
     NewRequest,
@@ -31,9 +32,6 @@ T = TypeVar("T")
 
 FRAMING_BYTES = 8 * 1024
 """Of a request's limit, for what stands around its tensors."""
-
-ONLINE_LIMIT_US = 600_000_000
-"""A request of another priority than bulk has a deadline: the longest that counts."""
 
 
 class NewRecord(NamedTuple):
@@ -110,7 +108,8 @@ class JobRequests:
         deadline_us = self._spec.deadline_us
         if self._spec.priority is Priority.BULK:
             return deadline_us
-        longest_us = wall_us() + ONLINE_LIMIT_US
+        # A request of another priority has a deadline.
+        longest_us = wall_us() + TIMEOUT_MAX_US
         return longest_us if deadline_us is None else min(deadline_us, longest_us)
 
 

@@ -46,6 +46,7 @@ from headrace.wire.topics import Topics, checked_name
 
 __all__ = [
     "BULK_TIMEOUT_MAX_US",
+    "CLOCK_SLACK_US",
     "ID_BYTES_MAX",
     "TENANT_DEFAULT",
     "TIMEOUT_DEFAULT_US",
@@ -63,8 +64,13 @@ TIMEOUT_DEFAULT_US = 5_000_000
 """Time limit where neither the request nor its model names one."""
 
 TIMEOUT_MAX_US = 600_000_000
+"""Longest time limit of an online request; the HTTP API refuses more."""
+
 BULK_TIMEOUT_MAX_US = 7 * 86_400_000_000
-"""A deadline further than this from its record's log time does not count (D2)."""
+CLOCK_SLACK_US = 5_000_000
+"""A deadline that is further from its record's log time than the longest time limit
+and this does not count (D2). Who writes one knows the log's clock only about, and the
+log keeps whole milliseconds of it."""
 
 OUR_SOURCE = b"headrace/"
 """How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
@@ -163,7 +169,7 @@ class RequestDecoder:
         request_id, deadline_us, tensors = read
         left_us = deadline_us - record.timestamp_us
         # What is out of all proportion, and what has none, goes the long way.
-        if abs(left_us) > TIMEOUT_MAX_US:
+        if abs(left_us) > TIMEOUT_MAX_US + CLOCK_SLACK_US:
             return None
         request = Request(
             key=f"{known.before_id}{request_id}{known.after_id}",
@@ -419,11 +425,11 @@ def deadline_of(
     Raises :class:`headrace.errors.RequestError`.
     """
     bulk = PRIORITIES[record.partition % len(PRIORITIES)] is Priority.BULK
-    timeout_max_us = BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US
+    away_us_max = CLOCK_SLACK_US + (BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US)
     deadline_us = names.number(headers, names.DEADLINE)
     if deadline_us is not None:
         left_us = deadline_us - record.timestamp_us
-        if -timeout_max_us <= left_us <= timeout_max_us:
+        if -away_us_max <= left_us <= away_us_max:
             return deadline_us, left_us <= 0
     if bulk:
         return None, False
