@@ -19,8 +19,8 @@ from headrace.jobs import (
     local_path,
     made_of,
 )
+from headrace.wire.deadlines import BULK_TIMEOUT_MAX_US
 from headrace.wire.jobs import JobSpec, JobState
-from headrace.wire.requests import BULK_TIMEOUT_MAX_US
 from services.ctl.errors import UsageError
 from services.ctl.instants import until_us
 

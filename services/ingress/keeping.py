@@ -43,7 +43,7 @@ from services.ingress.producing import encoded
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.shelf import SLACK_US, Shelf, When
 
-__all__ = ["Ends", "Keeper", "unpacked"]
+__all__ = ["Ends", "Keeper", "fingerprint_of", "key_reused", "unpacked"]
 
 
 class Ends(Protocol):
@@ -148,35 +148,39 @@ class Keeper:
 
     def _open(self, sending: _Sending, error: BusError | None) -> None:
         """The topic of its answer is there, or could not be made."""
-        exchange = sending.exchange
-        if not self.ends.is_waiting(exchange):
+        if not self.ends.is_waiting(sending.exchange):
             return
+        if error is not None:
+            self._log_unavailable(sending.exchange, error)
+        else:
+            self._try(self._send, sending)
+
+    def _try(self, send: Callable[[_Sending], None], sending: _Sending) -> None:
+        exchange = sending.exchange
         try:
-            if error is not None:
-                raise error
-            self._send(sending)
+            send(sending)
         except RequestError as refused:
             self.ends.end(exchange, refuse(Reason(refused.reason), str(refused)))
         except BusError as failed:
             self._log_unavailable(exchange, failed)
 
     def _send(self, sending: _Sending) -> None:
-        exchange = sending.exchange
-        now_us = self._to_log_us(self._clock.now_us())
-        if sending.fingerprint and not _is_async(exchange):
+        if sending.fingerprint:
+            now_us = self._to_log_us(self._clock.now_us())
             kept = self.shelf.known(
                 sending.key, When(now_us - self._memory_us, now_us + SLACK_US)
             )
             if kept is not None:
                 self._compare(sending, kept)
                 return
-            sending.when = When(now_us - self._memory_us - SLACK_US, now_us)
-            sending.listener = partial(self._arrived, sending)
-            self.shelf.listen(sending.key, sending.listener)
-            self._sent.add(sending)
-        self._produce(sending, now_us)
+            if not _is_async(sending.exchange):
+                sending.when = When(now_us - self._memory_us - SLACK_US, now_us)
+                sending.listener = partial(self._arrived, sending)
+                self.shelf.listen(sending.key, sending.listener)
+                self._sent.add(sending)
+        self._produce(sending)
 
-    def _produce(self, sending: _Sending, now_us: int) -> None:
+    def _produce(self, sending: _Sending) -> None:
         exchange, parsed = sending.exchange, sending.parsed
         served = exchange.served
         assert served is not None
@@ -190,7 +194,7 @@ class Keeper:
             deadline_us=None
             if is_patient and not is_limited
             else self._to_log_us(sending.deadline_us),
-            log_us=now_us,
+            log_us=self._to_log_us(self._clock.now_us()),
             payload_bytes_max=self._payload_bytes_max,
             payload=sending.payload,
         )
@@ -250,22 +254,22 @@ class Keeper:
         looked: Sequence[Record | Gone] | None,
         error: BusError | None,
     ) -> None:
+        exchange = sending.exchange
         if looked is None:
             assert error is not None
-            self._log_unavailable(sending.exchange, error)
+            self._log_unavailable(exchange, error)
             return
         asked, answer = looked
         if not isinstance(answer, Record) or not isinstance(asked, Record):
             text = "the answer to this key has just left the log: ask again"
-            self.ends.end(sending.exchange, refuse(Reason.LOG_UNAVAILABLE, text))
-        elif dict(asked.headers).get(names.BODY_SHA256) != sending.fingerprint:
-            text = (
-                "this idempotency-key was used for another request: its body, or the "
-                "version in its path, was not this one"
-            )
-            self.ends.end(sending.exchange, refuse(Reason.KEY_REUSED, text))
-        else:
+            self.ends.end(exchange, refuse(Reason.LOG_UNAVAILABLE, text))
+        elif fingerprint_of(asked) != sending.fingerprint:
+            self.ends.end(exchange, key_reused())
+        elif not _is_async(exchange):
             self._reply(sending, answer)
+        elif self.ends.is_waiting(exchange):
+            # Its place in the log is what its client is given.
+            self._try(self._produce, sending)
 
     def _reply(self, sending: _Sending, record: Record) -> None:
         try:
@@ -288,7 +292,7 @@ class Keeper:
 
     # -- requests of earlier
 
-    async def cancel(self, locator: Locator, tenant: str) -> None:
+    async def cancel(self, locator: Locator, tenant: str, body_sha256: str) -> None:
         """Write the record that takes the request back.
 
         Raises :class:`BusError`.
@@ -301,6 +305,7 @@ class Keeper:
             ReplyAddress(self.key_of(tenant, locator.id).topic, None),
             source=self._source,
             log_us=self._to_log_us(self._clock.now_us()),
+            body_sha256=body_sha256,
         )
         self._producer.produce(
             self._topics.requests(locator.model),
@@ -331,6 +336,19 @@ def unpacked(reply: PlainReply) -> tuple[Replies, Answer]:
     )
     facts = RunFacts("", 0, 0, 0, 0)
     return Replies("", reply.model, reply.version, 0, 0, facts, [answer]), answer
+
+
+def fingerprint_of(asked: Record) -> bytes | None:
+    """What the key of a request's record stands for; None: it has no key."""
+    return dict(asked.headers).get(names.BODY_SHA256)
+
+
+def key_reused() -> Refusal:
+    text = (
+        "this idempotency-key was used for another request: its body, or the version "
+        "in its path, was not this one"
+    )
+    return refuse(Reason.KEY_REUSED, text)
 
 
 def _is_async(exchange: Exchange) -> bool:

@@ -37,7 +37,12 @@ from services.ingress.archive import Gone
 from services.ingress.asgi import header_list
 from services.ingress.claims import Claims
 from services.ingress.head import Head, read_head
-from services.ingress.keeping import Keeper, unpacked
+from services.ingress.keeping import (
+    Keeper,
+    fingerprint_of,
+    key_reused,
+    unpacked,
+)
 from services.ingress.parsing import WantedOutput
 from services.ingress.refusal import Refusal, refuse
 from services.ingress.shelf import SLACK_US, When
@@ -57,8 +62,10 @@ class _Asked(msgspec.Struct, frozen=True):
     """A request of earlier, as its record tells it."""
 
     locator: Locator
+    place: Source
     tenant: str
     log_us: int
+    body_sha256: str
     client_id: str
     x_request_id: bytes
     wanted: tuple[tuple[str, bool], ...]
@@ -98,9 +105,11 @@ class Later:
         try:
             record = await self._find(asked, wait_s)
         except BusError as error:
-            return _refused(_unavailable(error), asked.locator.id, asked.x_request_id)
+            record = _unavailable(error)
         if record is None:
             return _pending(asked.locator)
+        if isinstance(record, Refusal):
+            return _refused(record, asked.locator.id, asked.x_request_id)
         try:
             kept = decode_plain_reply(record)
         except UndecodableRecord as error:
@@ -119,11 +128,13 @@ class Later:
         try:
             record = await self._find(asked, 0)
             if record is None:
-                await self._keeper.cancel(locator, asked.tenant)
+                await self._keeper.cancel(locator, asked.tenant, asked.body_sha256)
                 if is_keyed(locator.id):
                     # Whoever asks under the key from here on is not to join what ends.
                     await self._find(asked, CANCELLED_WITHIN_S)
                 return Response(status_code=HTTPStatus.NO_CONTENT)
+            if isinstance(record, Refusal):
+                return _refused(record, locator.id, asked.x_request_id)
             reply = decode_plain_reply(record)
         except BusError as error:
             return _refused(_unavailable(error), locator.id, asked.x_request_id)
@@ -133,12 +144,26 @@ class Later:
         refusal = refuse(Reason.INVALID, text, status=HTTPStatus.CONFLICT)
         return _refused(refusal, locator.id, asked.x_request_id)
 
-    async def _find(self, asked: _Asked, wait_s: float) -> Record | None:
+    async def _find(self, asked: _Asked, wait_s: float) -> Record | Refusal | None:
+        """Its answer; a refusal where its key stands for another request."""
         await self._shelf.opened(asked.tenant, job_of(asked.locator.id))
-        back_us = self._memory_us + SLACK_US if is_keyed(asked.locator.id) else 0
+        back_us = self._memory_us + SLACK_US if asked.body_sha256 else 0
         when = When(asked.log_us - back_us, asked.log_us)
         key = self._keeper.key_of(asked.tenant, asked.locator.id)
-        return await self._shelf.find(key, when, wait_s)
+        record = await self._shelf.find(key, when, wait_s)
+        if record is None or not asked.body_sha256:
+            return record
+        answered = names.parse_source(dict(record.headers).get(names.SOURCE))
+        if answered == asked.place:
+            return record
+        # One of the same body may have been asked before, or was written twice.
+        other = await self._shelf.archive.look(answered)
+        if isinstance(other, Record):
+            if fingerprint_of(other) == asked.body_sha256.encode():
+                return record
+        elif other is Gone.FORGOTTEN:
+            return _forgotten()
+        return await self._shelf.answer_of(asked.place, key, when) or key_reused()
 
     async def _asked(self, request: Request, head: Head) -> _Asked | Refusal:
         if head.fault is not None:
@@ -154,11 +179,10 @@ class Later:
         except BusError as error:
             return _unavailable(error)
         if record is Gone.FORGOTTEN:
-            text = "the log has forgotten this request (history_hours)"
-            return refuse(Reason.INVALID, text, status=HTTPStatus.GONE)
+            return _forgotten()
         if isinstance(record, Gone):
             return _unknown()
-        return _read(locator, head.tenant, record) or _unknown()
+        return _read(locator, place, head.tenant, record) or _unknown()
 
     def _wait_s(self, request: Request) -> float | Refusal:
         given = request.query_params.get("wait", "0")
@@ -183,7 +207,9 @@ class _Past(NamedTuple):
     head: Head
 
 
-def _read(locator: Locator, tenant: str, record: Record) -> _Asked | None:
+def _read(
+    locator: Locator, place: Source, tenant: str, record: Record
+) -> _Asked | None:
     """None: it is not the request that the id names, or not this tenant's."""
     headers = dict(record.headers)
     try:
@@ -193,8 +219,10 @@ def _read(locator: Locator, tenant: str, record: Record) -> _Asked | None:
             return None
         return _Asked(
             locator=locator,
+            place=place,
             tenant=tenant,
             log_us=record.timestamp_us,
+            body_sha256=names.text(headers, names.BODY_SHA256),
             client_id=decode_plain_request(record.value).client_id,
             x_request_id=names.text(headers, names.X_REQUEST_ID).encode("latin-1"),
             wanted=_wanted.decode(headers.get(names.OUTPUTS) or b""),
@@ -247,6 +275,11 @@ def _refused(
 def _unknown() -> Refusal:
     text = "no request of this tenant (headrace-tenant) has this id"
     return refuse(Reason.INVALID, text, status=HTTPStatus.NOT_FOUND)
+
+
+def _forgotten() -> Refusal:
+    text = "the log has forgotten this request (history_hours)"
+    return refuse(Reason.INVALID, text, status=HTTPStatus.GONE)
 
 
 def _unavailable(error: BusError) -> Refusal:

@@ -180,6 +180,21 @@ class Shelf:
         finally:
             self.drop(key, listener)
 
+    async def answer_of(self, asked: Source, key: Key, when: When) -> Record | None:
+        """That of one request record, where another with its key has an answer, too.
+
+        Raises :class:`BusError`.
+        """
+
+        def is_its(record: Record) -> bool:
+            found = read_kept(record)
+            return found is not None and found[1].asked == asked
+
+        since_us = min(when.final_since_us, when.any_since_us)
+        return await self.archive.run(
+            partial(self.archive.search, key.topic, since_us, is_its)
+        )
+
     async def _find(
         self, key: Key, when: When, came: asyncio.Future[Record], wait_s: float
     ) -> Record | None:

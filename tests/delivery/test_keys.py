@@ -139,6 +139,24 @@ def test_a_cancel_ends_a_try_and_not_its_key(times: int) -> None:
     assert ask(desk, keyed(4)) == []
 
 
+def test_a_cancel_of_another_body_under_the_key_ends_nothing() -> None:
+    desk = a_desk()
+    desk.silent |= {0, 1}
+    desk.let_pass(2 * SECOND)
+    ask(desk, keyed(0, body_sha256="one"))
+    ask(desk, keyed(1, body_sha256="two"))
+    desk.tell(CancelRead(a_source(2), keyed(0).key, "two"))
+    desk.tick()
+    assert desk.all(WriteReplies) == []
+
+    desk.tell(CancelRead(a_source(3), keyed(0).key, "one"))
+    desk.tick()
+    (replies,) = desk.all(WriteReplies)
+    assert replies.terminals[0].reason is Reason.CANCELLED
+    desk.ended(replies.write)
+    assert unsettled(desk) == 0
+
+
 def test_nothing_with_a_key_runs_before_the_answers_are_read() -> None:
     desk = a_desk(is_read=False)
     assert ask(desk, keyed(0)) == []

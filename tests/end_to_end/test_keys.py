@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -17,6 +18,8 @@ from tests.end_to_end.platforms import Platform, eventually
 from tests.end_to_end.test_failures import is_ready
 
 pytestmark = pytest.mark.kafka
+
+T = TypeVar("T")
 
 PATIENT = {"headrace-timeout-ms": "60000"}
 AHEAD = {"headrace-timeout-ms": "30000", "Prefer": "respond-async"}
@@ -38,6 +41,12 @@ def ask(
         headers={"idempotency-key": key, **headers},
         timeout=30,
     )
+
+
+def in_time(attempt: Callable[[], T | None]) -> T:
+    """What came of an attempt that a busy machine was not too slow for."""
+    found = (attempt() for _ in range(20))
+    return next(each for each in found if each is not None)
 
 
 def runs(platform: Platform, key: str, model: str = "quick") -> int:
@@ -90,6 +99,65 @@ def test_a_key_stands_for_one_request(platform: Platform) -> None:
     # A key is its tenant's and its model's.
     assert ask(first, key, value=2.0, **{"headrace-tenant": "acme"}).status_code == 200
     assert ask(first, key, "paced", value=2.0).status_code == 200
+
+
+def test_a_key_of_another_request_gives_nobody_its_answer_later(
+    platform: Platform,
+) -> None:
+    """Nor does a DELETE take back the other's."""
+
+    def asked(value: float) -> httpx.Response:
+        return ask(platform.url, key, "paced", value, Prefer="respond-async", **PATIENT)
+
+    def two() -> tuple[str, str] | None:
+        nonlocal key
+        key = uuid4().hex
+        first, other = asked(1.0), asked(2.0)
+        # Where the first has its answer already, the other is told so at once.
+        if other.status_code == 422:
+            return None
+        base = platform.document.http[1]
+        one, two = (f"{base}{each.headers['location']}" for each in (first, other))
+        return one, two
+
+    key = ""
+    first, other = in_time(two)
+    platform.client.delete(other)
+    mine, others = (
+        platform.client.get(f"{url}?wait=20", timeout=30) for url in (first, other)
+    )
+
+    assert mine.status_code == 200
+    assert mine.json()["outputs"][0]["data"] == [1.0] * 4
+    for told in (others, platform.client.delete(other), asked(2.0)):
+        assert (told.status_code, told.headers["headrace-reason"]) == (
+            422,
+            "key_reused",
+        )
+
+
+def test_a_cancelled_request_stays_so_when_its_key_is_used_anew(
+    platform: Platform,
+) -> None:
+    def cancelled() -> tuple[str, str] | None:
+        ahead = [ask(platform.url, uuid4().hex, "lone", **AHEAD) for _ in range(6)]
+        key = uuid4().hex
+        accepted = ask(platform.url, key, "lone", Prefer="respond-async", **PATIENT)
+        path: str = accepted.headers["location"]
+        for each in (path, *(one.headers["location"] for one in ahead)):
+            platform.client.delete(f"{platform.url}{each}")
+        answer = platform.client.get(f"{platform.url}{path}?wait=20", timeout=30)
+        return (key, path) if answer.status_code == 499 else None
+
+    key, path = in_time(cancelled)
+    assert ask(platform.url, key, "lone", 2.0, **PATIENT).status_code == 200
+
+    for ingress in platform.document.http:
+        again = platform.client.get(f"{ingress}{path}")
+        assert (again.status_code, again.headers["headrace-reason"]) == (
+            499,
+            "cancelled",
+        )
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e4", '"open'])

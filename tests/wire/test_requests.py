@@ -264,6 +264,26 @@ def test_a_cancel_names_the_request_that_its_sender_wrote() -> None:
     assert decoder.decode(record) == CancelRead(source, asked.key)
 
 
+def test_a_cancel_under_a_key_names_the_body_of_its_request() -> None:
+    request = a_new_request()
+    decoder = a_decoder(a_version())
+    headers, value = INGRESS.encode(request, EPOCH_US)
+    headers.append(("inf-body-sha256", b"5e"))
+    cancel = cancel_headers(
+        *(request.id, request.tenant, AN_INGRESS),
+        source="headrace/ingress/0",
+        log_us=7,
+        body_sha256="5e",
+    )
+
+    asked = read(decoder, a_record(value, dict(headers)))
+    read_cancel = decoder.decode(a_record(None, dict(cancel)))
+
+    assert asked.body_sha256 == "5e"
+    assert isinstance(read_cancel, CancelRead)
+    assert (read_cancel.key, read_cancel.body_sha256) == (asked.key, "5e")
+
+
 def test_a_record_with_a_value_is_no_cancel() -> None:
     headers, value = INGRESS.encode(a_new_request(), EPOCH_US)
     named = {**dict(headers), "ce_type": b"inf.cancel.v1"}

@@ -21,13 +21,13 @@ from headrace.wire import (
     pack_bytes,
 )
 from headrace.wire._generated import open_inference_pb2 as oip
-from headrace.wire.requests import (
+from headrace.wire.deadlines import (
     BULK_TIMEOUT_MAX_US,
     CLOCK_SLACK_US,
-    ID_BYTES_MAX,
     TIMEOUT_DEFAULT_US,
     TIMEOUT_MAX_US,
 )
+from headrace.wire.requests import ID_BYTES_MAX
 from tests.wire.records import (
     BY_HAND,
     EPOCH_US,

@@ -5,7 +5,8 @@ wherever that stands. One that names a request not read so far may have come ano
 way, and is remembered for a while. It is itself settled by being read.
 
 One that names an idempotency key always lies behind its request, whose place its sender
-had to know: what is read after it is another try with the key.
+had to know: what is read after it is another try with the key. Where the key was used
+for two bodies, the cancel of the one that is to be told so does not end the other.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class Cancels:
         if not self._ledger.skip(event.source):
             return
         entry = self._ledger.by_key(event.key)
-        if entry is not None:
-            self._attempts.cancel(entry, now_us)
-        else:
+        if entry is None:
             self._remember(event.key, now_us)
+        elif entry.request.body_sha256 == event.body_sha256:
+            self._attempts.cancel(entry, now_us)
 
     def overtook(self, entry: Entry, now_us: int) -> bool:
         """Whether the request just read had been cancelled; then it has ended."""

@@ -18,10 +18,12 @@ class RequestRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class CancelRead(msgspec.Struct, frozen=True):
-    """A record that ends the request with the identity ``key``, wherever it stands."""
+    """A record that ends the request with the identity ``key``, wherever it stands;
+    under an idempotency key only one whose body was this one."""
 
     source: Source
     key: str
+    body_sha256: str = ""
 
 
 class RequestRejected(msgspec.Struct, frozen=True):

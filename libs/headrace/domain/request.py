@@ -113,3 +113,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     payload: PayloadRef | None = None
     """Where the tensors are, if they are not here; in the order of the signature."""
+
+    body_sha256: str = ""
+    """What an idempotency key stands for; empty: there is no key."""

@@ -40,6 +40,7 @@ from headrace.wire.control import (
     parse_announcement_key,
 )
 from headrace.wire.deadletters import Buried, dead_letter, decode_dead_letter
+from headrace.wire.deadlines import TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US, deadline_of
 from headrace.wire.headers import JSON_HEADERS, PROTOBUF_HEADERS
 from headrace.wire.kept import Locator, is_keyed, job_of, keyed_id
 from headrace.wire.new_requests import NewRequest, RequestEncoder, RequestForm
@@ -62,13 +63,7 @@ from headrace.wire.replies import (
     plain_refusal,
     plain_reply,
 )
-from headrace.wire.requests import (
-    TENANT_DEFAULT,
-    TIMEOUT_DEFAULT_US,
-    TIMEOUT_MAX_US,
-    RequestDecoder,
-    deadline_of,
-)
+from headrace.wire.requests import TENANT_DEFAULT, RequestDecoder
 from headrace.wire.tensors import (
     check_raw,
     check_shape,

@@ -25,9 +25,11 @@ def cancel_headers(
     *,
     source: str,
     log_us: int,
+    body_sha256: str = "",
 ) -> list[tuple[str, bytes | None]]:
     """Of the record that cancels this request; ``source`` is the writer's
-    ``ce_source``, ``log_us``: now, as ``ce_time``."""
+    ``ce_source``, ``log_us``: now, as ``ce_time``; ``body_sha256`` that of the request,
+    if it has one."""
     headers: list[tuple[str, bytes | None]] = [
         (names.CE_ID, request_id.encode()),
         (names.TENANT, tenant.encode()),
@@ -42,4 +44,6 @@ def cancel_headers(
         (names.CE_TYPE, names.CANCEL_TYPE.encode()),
         (names.SCHEMA, names.SCHEMA_BYTES),
     ]
+    if body_sha256:
+        headers.append((names.BODY_SHA256, body_sha256.encode()))
     return headers

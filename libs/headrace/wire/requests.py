@@ -37,6 +37,12 @@ from headrace.wire.compatibility import (
     Compatibility,
     batched_shapes,
 )
+from headrace.wire.deadlines import (
+    CLOCK_SLACK_US,
+    TIMEOUT_DEFAULT_US,
+    TIMEOUT_MAX_US,
+    deadline_of,
+)
 from headrace.wire.familiar import FormKey, KnownForm, form_key, learn, read_known
 from headrace.wire.foreign import Contents, read_foreign
 from headrace.wire.framing import CLIENT_ID, RAW_INPUT_CONTENTS, fields, size_of
@@ -45,32 +51,15 @@ from headrace.wire.records import Record
 from headrace.wire.topics import Topics, checked_name
 
 __all__ = [
-    "BULK_TIMEOUT_MAX_US",
-    "CLOCK_SLACK_US",
     "ID_BYTES_MAX",
     "TENANT_DEFAULT",
-    "TIMEOUT_DEFAULT_US",
-    "TIMEOUT_MAX_US",
     "RequestDecoder",
-    "deadline_of",
 ]
 
 ID_BYTES_MAX = 256
 """Longest ``ce_id`` of a hand-made record; a longer one is rejected."""
 
 TENANT_DEFAULT = "default"
-
-TIMEOUT_DEFAULT_US = 5_000_000
-"""Time limit where neither the request nor its model names one."""
-
-TIMEOUT_MAX_US = 600_000_000
-"""Longest time limit of an online request; the HTTP API refuses more."""
-
-BULK_TIMEOUT_MAX_US = 7 * 86_400_000_000
-CLOCK_SLACK_US = 5_000_000
-"""A deadline that is further from its record's log time than the longest time limit
-and this does not count (D2). Who writes one knows the log's clock only about, and the
-log keeps whole milliseconds of it."""
 
 OUR_SOURCE = b"headrace/"
 """How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
@@ -253,16 +242,13 @@ class RequestDecoder:
             raise RequestError(
                 f"{names.MODEL} is {named[:120]!r}, but this is the topic of {model!r}"
             )
-        request_id = names.text(headers, names.CE_ID)
-        if not 0 < len(request_id) <= ID_BYTES_MAX:
-            raise RequestError(
-                f"{names.CE_ID} has {len(request_id)} characters, expected 1 to "
-                f"{ID_BYTES_MAX}"
-            )
+        request_id = _request_id(headers)
         tenant = self._tenant(headers)
         source = Source(record.topic, record.partition, record.offset)
+        body_sha256 = names.text(headers, names.BODY_SHA256)
         if record.value is None:
-            return CancelRead(source, identity(tenant, request_id, reply_to))
+            key = identity(tenant, request_id, reply_to)
+            return CancelRead(source, key, body_sha256)
         version = names.text(headers, names.VERSION)
         payload = self._payload(headers)
         made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
@@ -296,6 +282,7 @@ class RequestDecoder:
             made_by_us=made_by_us,
             client_id=contents.client_id,
             payload=contents.payload,
+            body_sha256=body_sha256,
         )
         return RequestRead(request, overdue)
 
@@ -416,24 +403,14 @@ def _priority(record: Record, headers: Mapping[str, bytes | None]) -> Priority:
     return max(priority, named)
 
 
-def deadline_of(
-    record: Record, headers: Mapping[str, bytes | None], timeout_us: int
-) -> tuple[int | None, bool]:
-    """D2: the deadline in log time (None: bulk, which has none), and whether it had
-    passed when the record was appended. ``timeout_us`` is the model's time limit.
-
-    Raises :class:`headrace.errors.RequestError`.
-    """
-    bulk = PRIORITIES[record.partition % len(PRIORITIES)] is Priority.BULK
-    away_us_max = CLOCK_SLACK_US + (BULK_TIMEOUT_MAX_US if bulk else TIMEOUT_MAX_US)
-    deadline_us = names.number(headers, names.DEADLINE)
-    if deadline_us is not None:
-        left_us = deadline_us - record.timestamp_us
-        if -away_us_max <= left_us <= away_us_max:
-            return deadline_us, left_us <= 0
-    if bulk:
-        return None, False
-    return record.timestamp_us + timeout_us, False
+def _request_id(headers: Mapping[str, bytes | None]) -> str:
+    request_id = names.text(headers, names.CE_ID)
+    if not 0 < len(request_id) <= ID_BYTES_MAX:
+        raise RequestError(
+            f"{names.CE_ID} has {len(request_id)} characters, expected 1 to "
+            f"{ID_BYTES_MAX}"
+        )
+    return request_id
 
 
 def _readable(value: bytes | None) -> str:

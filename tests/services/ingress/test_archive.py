@@ -139,6 +139,24 @@ async def test_what_is_not_there_hides_nothing_that_is(scene: Scene) -> None:
     assert value(there) == b"11"
 
 
+async def test_a_client_without_a_broker_does_not_say_that_nothing_ever_was(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it then says of a partition that exists is what it says of others, too."""
+    scene.reader.go.set()
+
+    def lost(*_: object) -> None:
+        raise BusError("Local: Unknown partition", code="_UNKNOWN_PARTITION")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.reader, "log_ranges", lost)
+        with pytest.raises(BusError, match="Unknown partition"):
+            await scene.archive.look(place(1))
+        assert await scene.archive.look(Source("no.such", 0, 0)) is Gone.NEVER_WAS
+        assert await scene.archive.look(place(0, 2)) is Gone.NEVER_WAS
+    assert value(await scene.archive.look(place(1))) == b"1"
+
+
 async def test_who_leaves_does_not_end_the_look_of_others(scene: Scene) -> None:
     leaving, staying = (started(scene.archive.look(place(5))) for _ in range(2))
     await asyncio.sleep(0)
