@@ -123,6 +123,7 @@ class Acting:
     ) -> None:
         for decision in decisions:
             self._carry_out(owned, decision, now_us)
+        self._writing.release()
 
     def _carry_out(self, owned: OwnedLane, decision: Decision, now_us: int) -> None:
         match decision:

@@ -60,6 +60,7 @@ class Producing:
         self._inbox = inbox
         self._lock = Lock()
         self._ended: list[Ended] = []
+        self._held: list[tuple[Write, Place, Outgoing]] = []
         self._thread = ProducerThread(name, producer, self._report)
 
     def start(self) -> None:
@@ -68,10 +69,25 @@ class Producing:
     def stop(self, flush_s: float) -> None:
         self._thread.stop(flush_s)
 
+    def hold(self, write: Write, place: Place, outgoing: Outgoing) -> None:
+        """Send it at :meth:`release` or before the next :meth:`write`, with all that is
+        held, one right behind the other: the client of Kafka then needs two requests.
+        One for each, as they are made, fills a core with its waiting from the sixth
+        on."""
+        self._held.append((write, place, outgoing))
+
+    def release(self) -> None:
+        held, self._held = self._held, []
+        for each in held:
+            self._send(*each)
+
     def write(self, write: Write, place: Place, outgoing: Outgoing) -> None:
         """Send a record of ``write``; never blocks. What the producer refuses at once
         (its queue is full, the record too large) is reported as not acked."""
+        self.release()
+        self._send(write, place, outgoing)
 
+    def _send(self, write: Write, place: Place, outgoing: Outgoing) -> None:
         def end(delivery: Delivery) -> None:
             self._end(write, None if delivery.error else delivery.offset)
 

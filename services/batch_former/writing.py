@@ -18,7 +18,7 @@ from headrace.delivery.decisions import (
     WriteStale,
     WriteSync,
 )
-from headrace.domain import ServedVersion, StaleWritten, Terminal
+from headrace.domain import Priority, ServedVersion, StaleWritten, Terminal
 from headrace.errors import RequestError
 from headrace.telemetry import get_log
 from headrace.wire import (
@@ -127,6 +127,10 @@ class Writing:
             case _:
                 assert_never(decision)
 
+    def release(self) -> None:
+        """Send the batches of bulk that were decided together."""
+        self._orders.release()
+
     def _batch(self, owned: OwnedLane, decision: WriteBatch, now_us: int) -> None:
         dispatch = decision.dispatch
         latest_us = dispatch.latest_start_us
@@ -151,18 +155,26 @@ class Writing:
             self._log.warning("batch.refused", batch=dispatch.batch, text=str(error))
             self._orders.refuse(write)
             return
-        self._order(decision.link, write, dispatch.slot, value)
+        is_bulk = first.priority is Priority.BULK
+        self._order(decision.link, write, dispatch.slot, value, waits=is_bulk)
         self._measuring.dispatched(owned.lane, decision, now_us)
 
-    def _order(self, link: int | None, write: Write, slot: int, value: bytes) -> None:
+    def _order(
+        self,
+        link: int | None,
+        write: Write,
+        slot: int,
+        value: bytes,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """``waits``: until :meth:`release`, or an order that does not."""
         if link is not None:
             self._linking.send(link, value)
             return
-        self._orders.write(
-            write,
-            Place(self._topics.batches, slot),
-            Outgoing(None, PROTOBUF_HEADERS, value),
-        )
+        place = Place(self._topics.batches, slot)
+        outgoing = Outgoing(None, PROTOBUF_HEADERS, value)
+        (self._orders.hold if waits else self._orders.write)(write, place, outgoing)
 
     def _replies(self, owned: OwnedLane, decision: WriteReplies) -> None:
         self._measuring.refused(decision.terminals)

@@ -44,6 +44,30 @@ def test_a_write_of_several_records_ends_with_its_last(pool: Pool) -> None:
     assert inbox.take(0.2) == []
 
 
+def test_what_is_held_goes_out_in_its_order_before_what_is_not(pool: Pool) -> None:
+    inbox: Inbox[Message] = Inbox()
+    producing = Producing(KafkaProducer(pool.connection), "orders", inbox)
+    producing.start()
+    place = Place(pool.topics.replies, 3)
+
+    def of(number: int) -> tuple[Write, Place, Outgoing]:
+        return Write(0, 1, number), place, Outgoing(None, (), b"x")
+
+    producing.hold(*of(1))
+    assert inbox.take(0.1) == []
+    producing.hold(*of(2))
+    producing.write(*of(3))
+    producing.hold(*of(4))
+    producing.release()
+    producing.release()
+    ended = ends(inbox, 4)
+    producing.stop(1)
+
+    first = ended[0].offset
+    assert first is not None
+    assert ended == [Ended(0, 1, number, first + number - 1) for number in (1, 2, 3, 4)]
+
+
 def test_a_record_too_large_ends_its_write_as_not_acked(pool: Pool) -> None:
     inbox: Inbox[Message] = Inbox()
     producing = Producing(KafkaProducer(pool.connection), "answers", inbox)
