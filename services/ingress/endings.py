@@ -26,6 +26,7 @@ from services.ingress.exchange import Exchange
 from services.ingress.outcomes import Outcomes
 from services.ingress.refusal import OWN_FAULT, Refusal, log_unavailable, refuse
 from services.ingress.results import Results
+from services.ingress.timing import unanswered
 from services.ingress.waiters import DeadlineWheel, Unclaimed, Waiters
 
 __all__ = ["Endings"]
@@ -160,15 +161,7 @@ class Endings:
             if self.waiters.give_up(exchange):
                 if exchange.head.keep is not None:
                     exchange.request_id = exchange.record_id
-                self.refuse(
-                    exchange,
-                    refuse(
-                        Reason.EXPIRED,
-                        "no answer came within the time limit of "
-                        f"{exchange.limit_us / 1000:g} ms",
-                        admitted=True,
-                    ),
-                )
+                self.refuse(exchange, unanswered(exchange))
 
     def own_fault(self, exchange: Exchange, error: Exception) -> Refusal:
         self.outcomes.crashed(exchange.request_id, error)

@@ -7,7 +7,7 @@ from services.ingress.exchange import Exchange
 from services.ingress.head import Head
 from services.ingress.refusal import Refusal, refuse
 
-__all__ = ["ACCEPT_US", "over", "waits_to"]
+__all__ = ["ACCEPT_US", "over", "unanswered", "waits_to"]
 
 ACCEPT_US = 5_000_000
 """Longest that 202 waits for the log."""
@@ -22,3 +22,16 @@ def over(exchange: Exchange) -> Refusal:
 def waits_to(head: Head, now_us: int, deadline_us: int) -> int:
     is_async = head.keep is not None and head.keep.is_async
     return min(now_us + ACCEPT_US, deadline_us) if is_async else deadline_us
+
+
+def unanswered(exchange: Exchange) -> Refusal:
+    """At the end of :func:`waits_to`."""
+    keep = exchange.head.keep
+    if keep is not None and keep.is_async and exchange.limit_us > ACCEPT_US:
+        return refuse(
+            Reason.LOG_UNAVAILABLE,
+            f"the log has not said within {ACCEPT_US // 1_000_000} s that it has the "
+            "request",
+        )
+    text = f"no answer came within the time limit of {exchange.limit_us / 1000:g} ms"
+    return refuse(Reason.EXPIRED, text, admitted=True)

@@ -64,6 +64,17 @@ def test_at_its_deadline_a_request_is_answered_504_once() -> None:
     assert len(world.handler.ends.waiters) == 0
 
 
+def test_whom_the_log_does_not_tell_that_it_has_his_request_is_told_so() -> None:
+    """And not that ten minutes are over."""
+    world = World()
+    exchange = world.ask((b"headrace-timeout-ms", b"6000"))
+    exchange.head = copy(exchange.head)
+    exchange.head.keep = Keep("", is_async=True)
+    exchange.record_id = "9" * 32
+    world.wind(6_100_000)
+    assert (exchange.status, exchange.reason) == (503, "log_unavailable")
+
+
 def test_after_a_gap_replies_go_before_deadlines() -> None:
     world = World()
     answered, silent = world.ask(LIMIT), world.ask(LIMIT)
