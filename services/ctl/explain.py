@@ -210,7 +210,7 @@ def _show_request(trail: RequestTrail) -> None:
         + (f", deadline {shown(trail.deadline_us)}" if trail.deadline_us else "")
     )
     for step in trail.steps:
-        after = f"+{step.after_us / 1000:.0f} ms"
+        after = f"{step.after_us / 1000:+.0f} ms"
         _print(f"{shown(step.at_us)}  {after:>9}  {step.what}")
         _print(f"    {step.place}")
 

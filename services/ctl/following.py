@@ -15,7 +15,7 @@ from headrace.broker import (
 )
 from headrace.domain import Source
 from headrace.errors import UndecodableRecord
-from headrace.wire import Record, TopicKind, Topics
+from headrace.wire import Record, TopicKind, Topics, is_keyed
 from headrace.wire import headers as names
 from services.ctl.cluster import check_partition
 from services.ctl.errors import UsageError
@@ -40,6 +40,9 @@ TIME_ORDERED = "7"
 
 HOUR_US = 3_600_000_000
 _SKEW_US = 5_000_000
+_KEPT_US = 660_000_000
+"""The answer to a key may be that of a request so much older."""
+
 _LINGER_US = 3_000_000
 """Read on for so long after an end: another may follow it."""
 
@@ -119,7 +122,8 @@ def request_trail(
     if request is None:
         return None
     followed = FollowRequest(topics, request)
-    follow_all(connection, topics, followed, request.record.timestamp_us - _SKEW_US)
+    back_us = _KEPT_US if is_keyed(request.id) else _SKEW_US
+    follow_all(connection, topics, followed, request.record.timestamp_us - back_us)
     return followed.trail()
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.audit import invites_retry
 from headrace.domain import (
     Done,
     DoneMember,
@@ -142,7 +143,19 @@ class RequestTrail(msgspec.Struct, frozen=True):
     payload: Payload | None = None
     answers: list[AnswerTrail] = []
     stages: list[Stage] = []
-    """Of the attempt that was answered, from the request's record to its answer's."""
+    """Of the attempt that was answered, from the record that was answered to the
+    answer's."""
+
+    shared: str = ""
+    """How it ended with another record of its identity, or whose the stages are."""
+
+
+class _End(NamedTuple):
+    """The record at ``source`` had it; ``is_final``: so did every repetition."""
+
+    at_us: int
+    source: Source
+    is_final: bool
 
 
 class FollowRequest:
@@ -166,14 +179,19 @@ class FollowRequest:
         self._topics = topics
         self._request = request
         self._bytes = request.id.encode()
-        self._sources = {request.source}
+        self._asked_us = {request.source: request.record.timestamp_us}
+        """Of all records of its identity."""
+
+        self._ends: list[_End] = []
         self._steps: list[tuple[int, str, Source]] = []
         self._answers: list[AnswerTrail] = []
         self._sent_us: dict[str, tuple[int, int]] = {}
         """Of batches that it rode in: when each was sent, and to which slot."""
-        self._ran: Done | None = None
+        self._ran: tuple[Done, Source] | None = None
+        """The first run that succeeded, and of which record."""
+
         self.ended_us: int | None = None
-        """When its newest end was appended."""
+        """When its newest end was appended, or itself, if that was later."""
 
     def may_concern(self, record: Record) -> bool:
         """Cheap, and true for some records too many."""
@@ -187,7 +205,8 @@ class FollowRequest:
         for what, is_end in self._words(record):
             self._step(record.timestamp_us, what, record)
             if is_end:
-                self.ended_us = record.timestamp_us
+                own_us = self._request.record.timestamp_us
+                self.ended_us = max(record.timestamp_us, own_us)
 
     def _step(self, at_us: int, what: str, record: Record) -> None:
         place = Source(record.topic, record.partition, record.offset)
@@ -216,25 +235,55 @@ class FollowRequest:
             payload=payload_of(record.value),
             answers=self._answers,
             stages=self._stages(),
+            shared=self._shared(),
         )
+
+    def _shared(self) -> str:
+        own, asked_us = self._request.source, self._request.record.timestamp_us
+        if self._stages() and self._ran is not None and self._ran[1] != own:
+            head = self._ran[1]
+            if any(end.source == own for end in self._ends):
+                return f"The stages are those of {self._other(head)}"
+        if any(end.source == own for end in self._ends):
+            return ""
+        for end in self._ends:
+            if end.at_us >= asked_us:
+                return f"It ended with {self._other(end.source)}"
+        for end in self._ends:
+            if end.is_final:
+                ago_ms = (asked_us - end.at_us) / 1000
+                return (
+                    f"It was answered {ago_ms:.0f} ms before it was asked, and that "
+                    f"answer is kept: that of {self._other(end.source)}"
+                )
+        return ""
+
+    def _other(self, source: Source) -> str:
+        later_ms = (self._asked_us[source] - self._request.record.timestamp_us) / 1000
+        when = "after" if later_ms > 0 else "before"
+        return f"{shown_place(source)}, asked {abs(later_ms):.0f} ms {when} it"
 
     def _stages(self) -> list[Stage]:
         """Empty: the log does not tell of all of them, or not yet."""
-        ran, asked_us = self._ran, self._request.record.timestamp_us
         answered_us = [each.at_us for each in self._answers if not each.reason]
-        if ran is None or not answered_us or ran.batch not in self._sent_us:
+        if self._ran is None or not answered_us:
             return []
+        ran, source = self._ran
+        if ran.batch not in self._sent_us:
+            return []
+        asked_us = self._asked_us[source]
         sent_us, slot = self._sent_us[ran.batch]
         worker = f"worker slot {slot}"
+        # What brokers' clocks disagree by may be more than what a stage took.
         stages = [
-            Stage("waited for a batch", sent_us - asked_us, "batch former"),
+            Stage("waited for a batch", max(0, sent_us - asked_us), "batch former"),
             Stage("waited for its turn", ran.wait_us, worker),
             Stage("input", ran.input_us, worker),
             Stage("run", ran.run_us, worker),
             Stage("output", ran.output_us, worker),
         ]
-        whole_us = min(answered_us) - asked_us
-        rest_us = whole_us - sum(each.us for each in stages)
+        whole_us = max(0, min(answered_us) - asked_us)
+        rest_us = max(0, whole_us - sum(each.us for each in stages))
         stages.append(Stage("on the way there and back", rest_us, "log"))
         return [*stages, Stage("from record to record", whole_us, "log")]
 
@@ -253,7 +302,8 @@ class FollowRequest:
                 yield from self._reply_words(record)
             case TopicKind.DEAD_LETTERS:
                 letter = decode_dead_letter(record).letter
-                if letter.source in self._sources:
+                if letter.source in self._asked_us:
+                    self._end(record, letter.source, letter.reason)
                     yield f"dead letter: {letter.reason}: {letter.text}", True
             case _:
                 pass
@@ -271,17 +321,18 @@ class FollowRequest:
         if _text(headers.get(names.CE_TYPE)) == names.CANCEL_TYPE:
             yield "cancelled", True
         elif names.REDRIVEN in headers:
-            self._sources.add(source)
+            self._asked_us[source] = record.timestamp_us
             yield f"put back from {_text(headers[names.REDRIVEN])}", False
         elif self._request.is_ours:
-            self._sources.add(source)
-            yield "asked once more", False
+            self._asked_us[source] = record.timestamp_us
+            is_before = record.timestamp_us < self._request.record.timestamp_us
+            yield "asked before" if is_before else "asked once more", False
 
     def _batch_words(self, sent: Ordered) -> Iterator[tuple[str, bool]]:
         batch = sent.batch
         way = " by a link, past the log," if sent.is_linked else ""
         for number, source in enumerate(batch.sources):
-            if source in self._sources:
+            if source in self._asked_us:
                 self._sent_us[batch.batch] = sent.at_us, sent.slot
                 what = (
                     f"sent to worker slot {sent.slot}{way} in batch {batch.batch} "
@@ -300,12 +351,13 @@ class FollowRequest:
                     for what, _ in self._batch_words(linked):
                         self._step(linked.at_us, what, record)
                 for member in done.members:
-                    if member.source in self._sources:
-                        if member.status is MemberStatus.OK and self._ran is None:
-                            self._ran = done
+                    if member.source in self._asked_us:
+                        if member.status is MemberStatus.OK:
+                            self._ran = self._ran or (done, member.source)
+                            self._end(record, member.source, "")
                         yield _done(done, member), False
             case StaleWritten(topic, partition, ranges):
-                for source in self._sources:
+                for source in self._asked_us:
                     if (topic, partition) == source[:2] and any(
                         first <= source.offset <= last for first, last in ranges
                     ):
@@ -317,7 +369,8 @@ class FollowRequest:
         replies = decode_replies(record) if self._is_envelope(record) else None
         if replies is None:
             reply = decode_plain_reply(record)
-            if reply.source in self._sources:
+            if reply.source in self._asked_us:
+                self._end(record, reply.source, reply.reason or "")
                 self._answer(record, reply.version, reply)
                 yield _answered(reply.reason, reply.text), True
             return
@@ -339,6 +392,11 @@ class FollowRequest:
                 outputs=outputs,
             )
         )
+
+    def _end(self, record: Record, source: Source, reason: str) -> None:
+        """``reason`` empty: a success."""
+        is_final = not reason or not invites_retry(reason)
+        self._ends.append(_End(record.timestamp_us, source, is_final))
 
     def _is_envelope(self, record: Record) -> bool:
         return self._topics.takes_envelopes(record.topic)

@@ -89,7 +89,7 @@ def told(trail: RequestTrail) -> Iterator[str]:
     else:
         yield from _tensors("input", trail.payload.inputs)
     for step in trail.steps:
-        after = f"+{step.after_us / 1000:.0f} ms"
+        after = f"{step.after_us / 1000:+.0f} ms"
         yield f"{shown(step.at_us)}  {after:>9}  {step.what}"
         yield f"    {step.place}"
     for answer in trail.answers:
@@ -98,6 +98,8 @@ def told(trail: RequestTrail) -> Iterator[str]:
         else:
             yield f"Answer of version {answer.version}"
         yield from _tensors("output", answer.outputs)
+    if trail.shared:
+        yield trail.shared
 
 
 def _tensors(what: str, tensors: Sequence[TensorSummary]) -> Iterator[str]:

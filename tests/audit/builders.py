@@ -9,6 +9,7 @@ from headrace.audit.events import (
     Asked,
     Committed,
     DeadLettered,
+    Ran,
     Resulted,
 )
 from headrace.domain import ReplyAddress, Source
@@ -17,6 +18,8 @@ LIMITS = AuditLimits(grace_us=250_000, skew_us=50_000)
 REQUESTS = "h.requests.m"
 ADDRESS = ReplyAddress("h.replies.c", 0)
 JOB = ReplyAddress("h.results.t.j", None)
+KEPT = ReplyAddress("h.results.t.keyed", None)
+KEYED = f"{0:012x}8{1:019x}"
 MS = 1_000
 
 
@@ -44,6 +47,7 @@ def asked(
         made_by_us=made_by_us,
         redriven=redriven,
         is_address_gone=is_address_gone,
+        is_keyed=address == KEPT,
     )
 
 
@@ -66,6 +70,22 @@ def resulted(
 ) -> Resulted:
     place = Source(JOB.topic, 0, offset)
     return Resulted(place, at_ms * MS, source, digest, "" if digest else "poison")
+
+
+def kept(
+    offset: int,
+    at_ms: int,
+    source: Source,
+    reason: str = "",
+    digest: bytes | None = b"same",
+) -> Resulted:
+    """An answer to a key, or an error with that reason."""
+    place = Source(KEPT.topic, 0, offset)
+    return Resulted(place, at_ms * MS, source, None if reason else digest, reason)
+
+
+def ran(offset: int, at_ms: int, *sources: Source) -> Ran:
+    return Ran(Source("h.completions.p", 0, offset), at_ms * MS, sources)
 
 
 def buried(offset: int, at_ms: int, source: Source) -> DeadLettered:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from headrace.audit import Audit, AuditLimits, Counts, Kind, Report
-from headrace.audit.events import Cancelled, Ended, Event, Ran
+from headrace.audit.events import Cancelled, Claimed, Ended, Event, Ran
 from headrace.domain import ReplyAddress, Source
 from tests.audit.builders import (
     ADDRESS,
@@ -188,6 +187,32 @@ def test_a_suspect_that_differs_by_rounding_alone_is_excused() -> None:
     told = audit.finish(10_000 * MS, excused=[first])
     assert [each.text for each in told.findings] == [second.finding.text]
     assert told.counts.rounded == 1
+
+
+@pytest.mark.parametrize("claimed_ms", [50, 150])
+@pytest.mark.parametrize(("digest", "differing"), [(b"other", ["r0"]), (b"same", None)])
+def test_a_success_that_names_no_record_is_held_against_that_of_its_id(
+    claimed_ms: int, digest: bytes, differing: list[str] | None
+) -> None:
+    place = Source(JOB.topic, 1, 0)
+    request = asked(0, 0, address=JOB)
+    told = report(
+        request,
+        asked(1, 0, address=JOB),
+        Claimed(place, claimed_ms * MS, "r0", digest),
+        Claimed(place._replace(offset=1), 150 * MS, "nobody", digest),
+        resulted(0, 100, request.place),
+        resulted(1, 100, Source(REQUESTS, 0, 1)),
+    )
+    assert found(told).get(Kind.DIFFERING) == differing
+    assert told.is_clean is (differing is None)
+    assert told.counts.unknown == 2
+
+
+def test_a_success_that_names_no_record_ends_none() -> None:
+    claim = Claimed(Source(JOB.topic, 1, 0), 50 * MS, "r0", b"same")
+    told = report(asked(0, 0, address=JOB), claim)
+    assert found(told) == {Kind.UNANSWERED: ["r0"]}
 
 
 def test_an_id_with_many_different_successes_is_one_finding() -> None:
@@ -375,42 +400,3 @@ def test_defaults_are_those_of_the_protocol() -> None:
     limits = AuditLimits()
 
     assert (limits.grace_us, limits.skew_us) == (250_000, 50_000)
-
-
-KEYED = f"{0:012x}8{1:019x}"
-
-
-def retried(at_ms: int, reason: str) -> list[Event]:
-    """A request under a key whose first record got an error, and its second one."""
-    first, second = asked(0, 0, id_=KEYED), asked(1, at_ms, id_=KEYED)
-    keyed = ReplyAddress("h.results.t.keyed", None)
-    error = resulted(0, 50, first.place, None)
-    return [
-        msgspec.structs.replace(first, address=keyed),
-        msgspec.structs.replace(error, reason=reason),
-        msgspec.structs.replace(second, address=keyed),
-    ]
-
-
-@pytest.mark.parametrize("at_ms", [60, 300])
-def test_a_key_may_be_asked_again_after_an_error_that_invites_it(at_ms: int) -> None:
-    events = retried(at_ms, "expired")
-    success = resulted(1, at_ms + 90, events[2].place)
-    assert report(*events, success).is_clean
-
-
-def test_a_second_request_with_a_key_has_to_end_too() -> None:
-    told = report(*retried(300, "expired"))
-    assert found(told) == {Kind.UNANSWERED: [KEYED]}
-
-
-def test_a_repetition_of_an_answered_key_has_its_answer() -> None:
-    told = report(*retried(300, "poison"))
-    assert told.is_clean
-    assert told.counts.repeated == 1
-
-
-def test_a_success_beside_an_error_that_stands_is_told() -> None:
-    events = retried(300, "poison")
-    told = report(*events, resulted(1, 390, events[2].place))
-    assert found(told) == {Kind.LATE: [KEYED]}

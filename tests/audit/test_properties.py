@@ -22,11 +22,12 @@ from headrace.audit.events import (
     Resulted,
 )
 from headrace.domain import Source
-from tests.audit.builders import ADDRESS, JOB, LIMITS, MS, REQUESTS
+from tests.audit.builders import ADDRESS, JOB, KEPT, KEYED, LIMITS, MS, REQUESTS
 from tests.audit.naive import findings
 
 IDS = st.sampled_from(["a", "b"])
 DIGESTS = st.sampled_from([b"x", b"y", None])
+REASONS = st.sampled_from(["poison", "expired"])
 PARTITIONS = st.integers(0, 1)
 OFFSETS = st.integers(0, 4)
 SOURCES = st.builds(Source, st.just(REQUESTS), PARTITIONS, OFFSETS)
@@ -36,29 +37,35 @@ READ_TO_MS = 2000
 
 
 @st.composite
-def requests(draw: st.DrawFn, partition: int) -> list[Event]:
+def requests(draw: st.DrawFn, partition: int, *, with_keys: bool) -> list[Event]:
     events: list[Event] = []
     at_ms = 0
     for offset in range(draw(st.integers(0, 5))):
         at_ms += draw(STEPS_MS)
         place = Source(REQUESTS, partition, offset)
+        is_keyed = with_keys and draw(st.booleans())
         if draw(st.integers(0, 7)) == 0:
+            if is_keyed:
+                events.append(Cancelled(place, at_ms * MS, KEYED, "t", KEPT))
+                continue
             address = draw(st.sampled_from([ADDRESS, JOB, None]))
             events.append(Cancelled(place, at_ms * MS, draw(IDS), "t", address))
             continue
         deadline_ms = draw(st.sampled_from([None, 100, 5000]))
-        made_by_us = draw(st.booleans())
+        made_by_us = is_keyed or draw(st.booleans())
+        address = draw(st.sampled_from([ADDRESS, JOB, None]))
         events.append(
             Asked(
                 place=place,
                 at_us=at_ms * MS,
-                id=draw(IDS),
+                id=KEYED if is_keyed else draw(IDS),
                 tenant="t",
                 model="m",
-                address=draw(st.sampled_from([ADDRESS, JOB, None])),
+                address=KEPT if is_keyed else address,
                 deadline_us=None if deadline_ms is None else (at_ms + deadline_ms) * MS,
                 made_by_us=made_by_us,
                 redriven=made_by_us and draw(st.integers(0, 5)) == 0,
+                is_keyed=is_keyed,
             )
         )
     return events
@@ -71,11 +78,11 @@ def answers(draw: st.DrawFn, place: Source, at_us: int) -> Event:
 
 
 def results(draw: st.DrawFn, place: Source, at_us: int) -> Event:
-    return Resulted(place, at_us, draw(SOURCES), draw(DIGESTS), "reason")
+    return Resulted(place, at_us, draw(SOURCES), draw(DIGESTS), draw(REASONS))
 
 
 def letters(draw: st.DrawFn, place: Source, at_us: int) -> Event:
-    return DeadLettered(place, at_us, draw(SOURCES), "reason")
+    return DeadLettered(place, at_us, draw(SOURCES), draw(REASONS))
 
 
 def completions(draw: st.DrawFn, place: Source, at_us: int) -> Event:
@@ -100,9 +107,9 @@ STREAMS = {
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[list[Event]]:
+def histories(draw: st.DrawFn, *, with_keys: bool = True) -> list[list[Event]]:
     """Each partition's records in order."""
-    partitions = [draw(requests(partition)) for partition in (0, 1)]
+    partitions = [draw(requests(each, with_keys=with_keys)) for each in (0, 1)]
     for (topic, partition), make in STREAMS.items():
         events: list[Event] = []
         at_ms = 0
@@ -130,7 +137,7 @@ def fed_at_once(partitions: list[list[Event]]) -> Report:
 
 
 @settings(max_examples=300, deadline=None)
-@given(histories())
+@given(histories(with_keys=False))
 def test_the_findings_are_those_of_the_definitions(
     partitions: list[list[Event]],
 ) -> None:

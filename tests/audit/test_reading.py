@@ -136,6 +136,23 @@ def test_answers_in_the_payload_store_are_held_against_each_other(
     assert "HEADRACE_BUS__PAYLOAD_STORE" in report.warnings[0]
 
 
+def test_a_result_that_names_no_record_is_held_against_that_of_its_id(
+    cluster: Cluster,
+) -> None:
+    """Whoever reads the topic takes it for one by its id."""
+    for name, value in {"differs": 2.0, "rounded": 1.000001}.items():
+        asked = cluster.ask(
+            name, priority=Priority.BULK, limit_ms=None, reply_to=cluster.job
+        )
+        cluster.result(name, asked)
+        cluster.result(name, asked._replace(offset=999_999), value)
+
+    report = cluster.audit()
+
+    assert found(report) == {Kind.DIFFERING: ["differs"]}
+    assert (report.counts.rounded, report.counts.unknown) == (1, 2)
+
+
 def test_what_has_time_left_is_pending(cluster: Cluster) -> None:
     cluster.ask("online")
     cluster.ask("item", priority=Priority.BULK, limit_ms=None, reply_to=cluster.job)

@@ -69,9 +69,11 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A successful reply or result, as a worker writes it."""
+    """A successful reply or result, as a worker writes it. ``sources``: the records
+    that it answers."""
 
     ids: tuple[str, ...]
+    sources: tuple[Source, ...]
 
 
 class SyncRecord(msgspec.Struct, frozen=True):

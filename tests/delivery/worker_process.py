@@ -297,8 +297,10 @@ class WorkerProcess(Process):
             def on_end(offset: int | None, indexes: tuple[int, ...] = indexes) -> None:
                 self.tell(RepliesEnded(batch, indexes, acked=offset is not None))
 
-            ids = tuple(requests[member].id for member in own)
-            reply = Reply(ids)
+            reply = Reply(
+                ids=tuple(requests[member].id for member in own),
+                sources=tuple(requests[member].source for member in own),
+            )
             partition = (reply_to.topic, reply_to.partition or 0)
             self._replies.produce(partition, reply, on_end, 2 * SECOND)
 

@@ -7,6 +7,7 @@ committed before that.
 
 from headrace.audit.joining import Audit
 from headrace.audit.limits import AuditLimits
+from headrace.audit.lives import invites_retry
 from headrace.audit.reading import AuditRange, audit_log
 from headrace.audit.report import Counts, Finding, Kind, Report, Suspect
 
@@ -20,4 +21,5 @@ __all__ = [
     "Report",
     "Suspect",
     "audit_log",
+    "invites_retry",
 ]

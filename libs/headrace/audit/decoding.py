@@ -37,6 +37,7 @@ from headrace.wire import (
     decode_completion,
     decode_dead_letter,
     decode_replies,
+    is_keyed,
 )
 from headrace.wire import headers as names
 from headrace.wire.payloads import read_dataref
@@ -107,6 +108,7 @@ class EventDecoder:
         except RequestError:
             # It is poison, which has no more time than others.
             deadline_us, _ = deadline_of(record, {}, timeout_us)
+        made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         return Asked(
             place=_place(record),
             at_us=record.timestamp_us,
@@ -115,9 +117,17 @@ class EventDecoder:
             model=model,
             address=address,
             deadline_us=deadline_us,
-            made_by_us=(headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE),
+            made_by_us=made_by_us,
             redriven=names.REDRIVEN in headers,
             is_address_gone=address is not None and self._is_gone(address.topic),
+            is_keyed=made_by_us and is_keyed(request_id) and self._is_kept(address),
+        )
+
+    def _is_kept(self, address: ReplyAddress | None) -> bool:
+        return (
+            address is not None
+            and address.partition is None
+            and self._topics.is_kept_topic(address.topic)
         )
 
     def _is_gone(self, topic: str) -> bool:
@@ -176,6 +186,7 @@ def _result(record: Record) -> Resulted:
         source=names.parse_source(headers.get(names.SOURCE)),
         digest=_result_digest(record) if is_ok else None,
         reason="" if is_ok else _readable(headers.get(names.REASON)),
+        id=_readable(headers.get(names.CE_ID)),
     )
 
 

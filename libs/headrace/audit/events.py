@@ -15,6 +15,7 @@ __all__ = [
     "Answered",
     "Asked",
     "Cancelled",
+    "Claimed",
     "Committed",
     "DeadLettered",
     "Ended",
@@ -28,7 +29,8 @@ __all__ = [
 class Asked(msgspec.Struct, frozen=True, gc=False):
     """A record of a request topic that has to end. ``deadline_us`` None: it has none.
     ``redriven``: an operator has put it back, so that what its id got before does not
-    count for it. ``is_address_gone``: its job's topic of answers was deleted."""
+    count for it. ``is_address_gone``: its job's topic of answers was deleted.
+    ``is_keyed``: it has an idempotency key, and its answer is kept."""
 
     place: Source
     at_us: int
@@ -40,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     made_by_us: bool = True
     redriven: bool = False
     is_address_gone: bool = False
+    is_keyed: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -60,13 +63,23 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Resulted(msgspec.Struct, frozen=True, gc=False):
-    """A plain reply, which names the record that it answers."""
+    """A plain reply, which names the record that it answers, and its ``id``."""
 
     place: Source
     at_us: int
     source: Source
     digest: bytes | None
     reason: str = ""
+    id: str = ""
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False):
+    """A plain success of ``id`` that names a record which the log never held."""
+
+    place: Source
+    at_us: int
+    id: str
+    digest: bytes
 
 
 class DeadLettered(msgspec.Struct, frozen=True, gc=False):
@@ -116,5 +129,5 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     metadata: str
 
 
-Evidence = Answered | Resulted | DeadLettered | Ended | Ran | Cancelled
+Evidence = Answered | Resulted | Claimed | DeadLettered | Ended | Ran | Cancelled
 Event = Asked | Evidence | Committed

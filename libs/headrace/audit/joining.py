@@ -8,7 +8,7 @@ later still: whoever committed had seen the evidence, and whoever answered the r
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import assert_never
@@ -19,6 +19,7 @@ from headrace.audit.events import (
     Answered,
     Asked,
     Cancelled,
+    Claimed,
     Committed,
     DeadLettered,
     Ended,
@@ -30,56 +31,14 @@ from headrace.audit.events import (
 from headrace.audit.findings import Findings
 from headrace.audit.late import LateAnswers
 from headrace.audit.limits import AuditLimits
+from headrace.audit.lives import Life, invites_retry
+from headrace.audit.register import Register
 from headrace.audit.report import Counts, Kind, Report, Suspect
-from headrace.domain import Reason, ReplyAddress, Source, is_final
-from headrace.wire import is_keyed
+from headrace.domain import ReplyAddress, Source
 
 __all__ = ["Audit"]
 
 Partition = tuple[str, int]
-
-
-class _Life:
-    """One request from its record to its evidence."""
-
-    __slots__ = (
-        "answered_at",
-        "asked",
-        "committed_past",
-        "digest",
-        "error",
-        "is_replied",
-        "ran_us",
-        "settled_us",
-        "sources",
-    )
-
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
-        self.sources = [asked.place]
-        self.settled_us: int | None = None
-        self.digest: bytes | None = None
-        self.answered_at: Source | None = None
-        """Where the first success lies."""
-
-        self.error = ""
-        """Of the first error reply or dead letter."""
-
-        self.is_replied = False
-        self.ran_us: int | None = None
-        self.committed_past = False
-
-    @property
-    def may_be_asked_again(self) -> bool:
-        """Whether its error ends those who waited, and not its idempotency key."""
-        return is_keyed(self.asked.id) and self.error in _RETRIED
-
-    @property
-    def has_let_go(self) -> bool:
-        return self.digest is None and self.may_be_asked_again
-
-
-_RETRIED = frozenset(reason.value for reason in Reason if not is_final(reason))
 
 
 class Audit:
@@ -96,11 +55,7 @@ class Audit:
         self._limits = limits
         self._waiting: list[tuple[int, int, Source, Event]] = []
         self._latest: dict[Partition, int] = {}
-        self._open: dict[Partition, dict[int, _Life]] = {}
-        self._unsettled = 0
-        self._at: dict[Source, _Life] = {}
-        self._lives: dict[tuple[str, str], list[_Life]] = {}
-        self._settled: deque[_Life] = deque()
+        self._register = Register(limits)
         self._watermarks: dict[Partition, Committed] = {}
         self._cuts: list[tuple[str, int, int, bool]] = []
         self._counts = Counts()
@@ -112,8 +67,9 @@ class Audit:
 
     @property
     def unsettled(self) -> int:
-        """Requests of the range that were judged so far and have no evidence yet."""
-        return self._unsettled
+        """Identities of the range that were judged so far, and have no evidence yet of
+        one of their records."""
+        return self._register.unsettled
 
     @property
     def suspects(self) -> list[Suspect]:
@@ -156,7 +112,7 @@ class Audit:
         waiting = self._waiting
         while waiting and waiting[0][0] < at_us:
             instant_us, _, _, event = heappop(waiting)
-            self._forget(instant_us)
+            self._register.forget(instant_us)
             self._judge(event)
 
     def read_all(self) -> None:
@@ -167,14 +123,13 @@ class Audit:
         """The end; ``read_to_us`` is the log time up to which it is all
         there was. ``excused``: of the suspects, those that are the same after all."""
         self.read_all()
-        for lives in self._lives.values():
-            for life in lives:
-                if life.settled_us is None:
-                    self._close(life, read_to_us)
+        for life in self._register.unsettled_lives():
+            self._close(life, read_to_us)
         self._counts.overtaken = self._late.judge(self._findings)
         counts = msgspec.structs.replace(
             self._counts,
             rounded=len(excused),
+            forgotten=self._register.forgotten,
             refusals=dict(sorted(self._refusals.items())),
             dead_letters=dict(sorted(self._dead_letters.items())),
         )
@@ -204,20 +159,17 @@ class Audit:
             case Answered():
                 self._answer(evidence)
             case Resulted(source=source, digest=digest, reason=reason):
-                self._reply(self._at.get(source), evidence, digest, reason)
+                self._reply(self._register.at(source), evidence, digest, reason)
+            case Claimed():
+                self._compare(evidence)
             case DeadLettered():
                 self._bury(evidence)
             case Ended():
-                self._counts.stale_ranges += len(evidence.ranges)
-                for life in self._within(evidence):
-                    self._counts.stale += self._settle(life, evidence.at_us)
+                self._end_stale(evidence)
             case Ran():
                 self._run(evidence)
             case Cancelled():
-                for life in self._lives.get((evidence.tenant, evidence.id), ()):
-                    asked = life.asked
-                    if asked.made_by_us and asked.address == evidence.address:
-                        self._counts.cancelled += self._settle(life, evidence.at_us)
+                self._cancel(evidence)
             case _:
                 assert_never(evidence)
 
@@ -226,33 +178,28 @@ class Audit:
             return
         if self._to_us is not None and asked.at_us >= self._to_us:
             return
-        key = (asked.tenant, asked.id)
         if asked.made_by_us and not asked.redriven:
-            for life in reversed(self._lives.get(key, ())):
-                if (
-                    life.asked.made_by_us
-                    and life.asked.address == asked.address
-                    and not life.has_let_go
-                ):
-                    self._join(life, asked.place)
+            for life in reversed(self._register.of_id(asked.id)):
+                if life.is_of(asked.tenant, asked.address):
+                    self._join(life, asked)
                     return
-        if self._unsettled >= self._limits.unsettled_max:
+        if self._register.unsettled >= self._limits.unsettled_max:
             self._end_range(asked)
             return
-        life = _Life(asked)
-        self._lives.setdefault(key, []).append(life)
-        self._at[asked.place] = life
-        self._open.setdefault(asked.place[:2], {})[asked.place.offset] = life
-        self._unsettled += 1
+        self._register.enter(asked)
         self._counts.requests += 1
         self._counts.redriven += asked.redriven
 
-    def _join(self, life: _Life, place: Source) -> None:
-        self._counts.repeated += 1
-        life.sources.append(place)
-        self._at[place] = life
-        if life.settled_us is None:
-            self._open.setdefault(place[:2], {})[place.offset] = life
+    def _join(self, life: Life, asked: Asked) -> None:
+        if life.is_over or life.open:
+            self._counts.repeated += 1
+        elif self._register.unsettled >= self._limits.unsettled_max:
+            self._end_range(asked)
+            return
+        else:
+            life.heads.add(asked.place)
+            self._counts.requests += 1
+        self._register.add(life, asked)
 
     def _end_range(self, asked: Asked) -> None:
         self._to_us = asked.at_us
@@ -271,24 +218,24 @@ class Audit:
 
     def _addressed(
         self, tenant: str, request_id: str, address: ReplyAddress
-    ) -> _Life | None:
+    ) -> Life | None:
         """Whom a reply by id means. Hand-made requests may share an id: the oldest
         that waits."""
         lives = [
             life
-            for life in self._lives.get((tenant, request_id), ())
-            if life.asked.address == address
+            for life in self._register.of_id(request_id)
+            if (life.asked.tenant, life.asked.address) == (tenant, address)
         ]
         if not lives:
             return None
-        waiting = [life for life in lives if life.settled_us is None]
+        waiting = [life for life in lives if life.open]
         if waiting and not lives[-1].asked.made_by_us:
             return waiting[0]
         return lives[-1]
 
     def _reply(
         self,
-        life: _Life | None,
+        life: Life | None,
         event: Answered | Resulted,
         digest: bytes | None,
         reason: str,
@@ -296,73 +243,120 @@ class Audit:
         if life is None:
             self._counts.unknown += 1
             return
-        if life.is_replied:
+        asked = life.asked
+        if life.is_keyed and isinstance(event, Resulted):
+            asked = life.records[event.source]
+        head = asked.place
+        self._name(life, head)
+        if head in life.replied:
             self._counts.duplicates += 1
         else:
-            life.is_replied = True
-            self._first_reply(life, event.at_us, digest, reason)
+            life.replied.add(head)
+            self._first_reply(asked, event.at_us, digest, reason)
         if digest is None:
-            if life.digest is not None and not life.error:
-                self._findings.add(
-                    Kind.LATE, life.asked, f"an error ({reason}) beside a success"
-                )
-            life.error = life.error or reason
+            self._err(life, head, reason, "an error")
         elif life.digest is None:
-            if life.error and not life.may_be_asked_again:
+            if life.error:
                 text = f"a success beside an error ({life.error})"
-                self._findings.add(Kind.LATE, life.asked, text)
+                self._findings.add(Kind.LATE, asked, text)
             life.digest = digest
-            life.answered_at = event.place
+            life.answers, life.answered_at = head, event.place
+            if life.claim is not None:
+                self._compare(life.claim)
         elif digest != life.digest and life.answered_at is not None:
             self._findings.suspect(life.asked, life.answered_at, event.place)
-        self._settle(life, event.at_us)
+        life.is_over |= digest is not None or not invites_retry(reason)
+        self._end(life, head, event.at_us)
+
+    def _compare(self, claim: Claimed) -> None:
+        """It is held against what its id was answered, there or later."""
+        self._counts.unknown += 1
+        lives = [
+            life
+            for life in self._register.of_id(claim.id)
+            if life.asked.address == ReplyAddress(claim.place.topic, None)
+        ]
+        answered = [life for life in lives if life.digest is not None]
+        if any(life.digest == claim.digest for life in answered):
+            return
+        if answered:
+            life = answered[-1]
+            assert life.answered_at is not None
+            self._findings.suspect(life.asked, life.answered_at, claim.place)
+        elif lives:
+            lives[-1].claim = claim
+
+    def _err(self, life: Life, head: Source, reason: str, what: str) -> None:
+        """Beside a success there is none, unless it invited others to retry."""
+        invites = life.is_keyed and invites_retry(reason)
+        if life.digest is not None and not life.error:
+            if not invites or head == life.answers:
+                text = f"{what} ({reason}) beside a success"
+                self._findings.add(Kind.LATE, life.head_of(head), text)
+                life.error = reason
+        elif not invites:
+            life.error = life.error or reason
 
     def _first_reply(
-        self, life: _Life, at_us: int, digest: bytes | None, reason: str
+        self, asked: Asked, at_us: int, digest: bytes | None, reason: str
     ) -> None:
         if digest is None:
             self._refusals[reason] += 1
         else:
             self._counts.successes += 1
-        deadline_us = life.asked.deadline_us
+        deadline_us = asked.deadline_us
         if deadline_us is not None and at_us > deadline_us + self._limits.grace_us:
-            self._late.add(life.asked, deadline_us, at_us)
+            self._late.add(asked, deadline_us, at_us)
 
     def _bury(self, event: DeadLettered) -> None:
-        life = self._at.get(event.source)
+        life, head, reason = self._register.at(event.source), event.source, event.reason
         if life is None:
             self._counts.unknown += 1
             return
-        self._dead_letters[event.reason] += 1
-        if life.digest is not None and not life.error:
-            text = f"a dead letter ({event.reason}) beside a success"
-            self._findings.add(Kind.LATE, life.asked, text)
-        life.error = life.error or event.reason
-        self._settle(life, event.at_us)
+        self._dead_letters[reason] += 1
+        self._name(life, head)
+        self._err(life, head, reason, "a dead letter")
+        life.is_over |= not invites_retry(reason)
+        self._end(life, head, event.at_us)
 
-    def _within(self, ended: Ended) -> list[_Life]:
-        """The unsettled requests in its ranges."""
-        lives = self._open.get((ended.topic, ended.partition), {})
-        found: list[_Life] = []
-        for first, last in ended.ranges:
-            if last - first < len(lives):
-                among = range(first, last + 1)
-                found += [lives[each] for each in among if each in lives]
-            else:
-                found += [each for o, each in lives.items() if first <= o <= last]
-        return found
+    def _end_stale(self, event: Ended) -> None:
+        self._counts.stale_ranges += len(event.ranges)
+        for life, head in self._register.within(event):
+            if head in life.open:
+                self._counts.stale += 1
+                self._end(life, head, event.at_us)
+
+    def _cancel(self, event: Cancelled) -> None:
+        for life in self._register.of_id(event.id):
+            if life.open and life.is_of(event.tenant, event.address):
+                self._counts.cancelled += 1
+                self._register.settle(life, [*life.open], event.at_us)
 
     def _run(self, ran: Ran) -> None:
         for source in ran.sources:
-            life = self._at.get(source)
-            if life is None or life.settled_us is not None:
+            life = self._register.at(source)
+            if life is None:
+                continue
+            if life.is_unaccounted(source):
+                self._name(life, source)
+                self._register.reopen(life, source)
+            if source not in life.open:
                 continue
             if life.asked.address is None or life.asked.is_address_gone:
                 self._counts.silent += life.asked.address is None
                 self._counts.answers_gone += life.asked.is_address_gone
-                self._settle(life, ran.at_us)
+                self._end(life, source, ran.at_us)
             else:
                 life.ran_us = ran.at_us
+
+    def _name(self, life: Life, head: Source) -> None:
+        """An end says that the record is a head: what ended with another until now
+        counts as a request of its own."""
+        life.named.add(head)
+        if life.is_keyed and head not in life.heads:
+            life.heads.add(head)
+            self._counts.requests += 1
+            self._counts.repeated -= 1
 
     def _commit(self, committed: Committed) -> None:
         partition = (committed.topic, committed.partition)
@@ -376,50 +370,28 @@ class Audit:
                 f"({committed.metadata})"
             )
         self._watermarks[partition] = committed
-        for offset, life in self._open.get(partition, {}).items():
-            if offset >= committed.offset:
-                break
-            if not life.committed_past and not self._is_lost(life.asked):
+        for life, place in self._register.below(partition, committed.offset):
+            asked = life.head_of(place)
+            if not life.committed_past and not self._is_lost(asked):
                 life.committed_past = True
                 text = (
                     f"offset {committed.offset} was committed ({committed.metadata}) "
-                    f"{(committed.at_us - life.asked.at_us) / 1000:.0f} ms after it"
+                    f"{(committed.at_us - asked.at_us) / 1000:.0f} ms after it"
                 )
-                self._findings.add(Kind.COMMITTED_PAST, life.asked, text)
+                self._findings.add(Kind.COMMITTED_PAST, asked, text)
 
-    def _settle(self, life: _Life, at_us: int) -> bool:
-        """Whether it was unsettled."""
-        if life.settled_us is not None:
-            return False
-        life.settled_us = at_us
-        self._unsettled -= 1
-        for topic, partition, offset in life.sources:
-            del self._open[topic, partition][offset]
-        self._settled.append(life)
-        return True
+    def _end(self, life: Life, head: Source, at_us: int) -> None:
+        """What ends with ``head`` does; who seemed to be a head there was none."""
+        ended = life.ends_with(head)
+        joined = life.heads.intersection(ended) - life.named
+        life.heads -= joined
+        self._counts.requests -= len(joined)
+        self._counts.repeated += len(joined)
+        self._register.settle(life, ended, at_us)
 
-    def _forget(self, now_us: int) -> None:
-        """Settled ids that are too old or too many."""
-        settled = self._settled
-        until_us = now_us - self._limits.remember_us
-        while settled:
-            if (settled[0].settled_us or 0) >= until_us:
-                if len(settled) <= self._limits.remembered_max:
-                    break
-                self._counts.forgotten += 1
-            life = settled.popleft()
-            for source in life.sources:
-                del self._at[source]
-            key = (life.asked.tenant, life.asked.id)
-            lives = self._lives[key]
-            lives.remove(life)
-            if not lives:
-                del self._lives[key]
-
-    def _close(self, life: _Life, read_to_us: int) -> None:
+    def _close(self, life: Life, read_to_us: int) -> None:
         """The log holds no evidence of its end."""
-        asked = life.asked
-        deadline_us = asked.deadline_us
+        asked, deadline_us = life.waits_longest()
         if asked.is_address_gone:
             self._counts.answers_gone += 1
         elif self._is_lost(asked):
@@ -431,7 +403,7 @@ class Audit:
             if life.ran_us is not None:
                 ran_ms = (life.ran_us - asked.at_us) / 1000
                 text += f", although a worker says that it answered in {ran_ms:.0f} ms"
-            self._findings.add(Kind.UNANSWERED, life.asked, text)
+            self._findings.add(Kind.UNANSWERED, asked, text)
 
     def _is_lost(self, asked: Asked) -> bool:
         """Whether its evidence may have been removed: old, or with its topic."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.audit.decoding import EventDecoder
-from headrace.audit.events import Committed
+from headrace.audit.events import Claimed, Committed, Event, Resulted
 from headrace.audit.joining import Audit
 from headrace.audit.limits import AuditLimits
 from headrace.audit.report import Finding, Report, Suspect
@@ -195,7 +195,24 @@ class _Reading:
         ):
             return
         if event is not None:
-            self._judge.take(event)
+            self._judge.take(self._told_apart(event))
+
+    def _told_apart(self, event: Event) -> Event:
+        """A success that names no record that was ever asked can only be held against
+        others by its id."""
+        if (
+            not isinstance(event, Resulted)
+            or event.digest is None
+            or not self._is_nowhere(event.source)
+        ):
+            return event
+        return Claimed(event.place, event.at_us, event.id, event.digest)
+
+    def _is_nowhere(self, source: Source) -> bool:
+        if self._topics.kind_of(source.topic) is not TopicKind.REQUESTS:
+            return True
+        extent = self._history.extents.get(TopicPartition(*source[:2]))
+        return extent is not None and source.offset >= extent.end
 
     def _hear(self, record: Record) -> None:
         if not (record.key or b"").startswith(_INGRESS):
