@@ -216,7 +216,7 @@ def test_a_key_that_is_asked_again_is_not_forgotten_meanwhile() -> None:
     ],
 )
 def test_a_key_is_what_a_former_takes_for_one(
-    request_id: str, job: str, source: str, is_keyed: bool
+    request_id: str, job: str, source: str, *, is_keyed: bool
 ) -> None:
     topics = Topics("h")
     topic = topics.results("t", job)

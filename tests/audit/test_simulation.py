@@ -46,7 +46,7 @@ def audited(events: Sequence[Event], read_to_us: int) -> Report:
 
 @pytest.mark.parametrize("is_calm", [True, False])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_is_lost_where_all_ended_well(seed: int, is_calm: bool) -> None:  # noqa: FBT001
+def test_nothing_is_lost_where_all_ended_well(seed: int, *, is_calm: bool) -> None:
     told = audited(*simulated(seed, is_calm=is_calm))
 
     # Late is what the simulated scheduler, which knows no deadlines, makes late.

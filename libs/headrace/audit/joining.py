@@ -161,6 +161,7 @@ class Audit:
             case Resulted(source=source, digest=digest, reason=reason):
                 self._reply(self._register.at(source), evidence, digest, reason)
             case Claimed():
+                self._counts.unknown += 1
                 self._compare(evidence)
             case DeadLettered():
                 self._bury(evidence)
@@ -269,8 +270,7 @@ class Audit:
         self._end(life, head, event.at_us)
 
     def _compare(self, claim: Claimed) -> None:
-        """It is held against what its id was answered, there or later."""
-        self._counts.unknown += 1
+        """It is held against what its id was answered, before or after it."""
         lives = [
             life
             for life in self._register.of_id(claim.id)
