@@ -248,7 +248,6 @@ class Audit:
         if life.is_keyed and isinstance(event, Resulted):
             asked = life.records[event.source]
         head = asked.place
-        self._name(life, head)
         if head in life.replied:
             self._counts.duplicates += 1
         else:
@@ -314,7 +313,6 @@ class Audit:
             self._counts.unknown += 1
             return
         self._dead_letters[reason] += 1
-        self._name(life, head)
         self._err(life, head, reason, "a dead letter")
         life.is_over |= not invites_retry(reason)
         self._end(life, head, event.at_us)
@@ -328,18 +326,22 @@ class Audit:
 
     def _cancel(self, event: Cancelled) -> None:
         for life in self._register.of_id(event.id):
-            if life.open and life.is_of(event.tenant, event.address):
+            ended = [each for each in life.open if each not in life.ran]
+            if ended and life.is_of(event.tenant, event.address):
                 self._counts.cancelled += 1
-                self._register.settle(life, [*life.open], event.at_us)
+                self._register.settle(life, ended, event.at_us)
 
     def _run(self, ran: Ran) -> None:
         for source in ran.sources:
             life = self._register.at(source)
             if life is None:
                 continue
-            if life.is_unaccounted(source):
+            if life.is_keyed and not life.is_over:
+                is_unnamed = source not in life.named
+                life.ran.add(source)
                 self._name(life, source)
-                self._register.reopen(life, source)
+                if is_unnamed and source not in life.open:
+                    self._register.reopen(life, source)
             if source not in life.open:
                 continue
             if life.asked.address is None or life.asked.is_address_gone:
@@ -353,7 +355,7 @@ class Audit:
         """An end says that the record is a head: what ended with another until now
         counts as a request of its own."""
         life.named.add(head)
-        if life.is_keyed and head not in life.heads:
+        if head not in life.heads:
             life.heads.add(head)
             self._counts.requests += 1
             self._counts.repeated -= 1
@@ -383,10 +385,12 @@ class Audit:
     def _end(self, life: Life, head: Source, at_us: int) -> None:
         """What ends with ``head`` does; who seemed to be a head there was none."""
         ended = life.ends_with(head)
-        joined = life.heads.intersection(ended) - life.named
-        life.heads -= joined
-        self._counts.requests -= len(joined)
-        self._counts.repeated += len(joined)
+        if life.is_keyed:
+            self._name(life, head)
+            joined = life.heads.intersection(ended) - life.named
+            life.heads -= joined
+            self._counts.requests -= len(joined)
+            self._counts.repeated += len(joined)
         self._register.settle(life, ended, at_us)
 
     def _close(self, life: Life, read_to_us: int) -> None:

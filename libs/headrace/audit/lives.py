@@ -39,6 +39,7 @@ class Life:
         "is_over",
         "named",
         "open",
+        "ran",
         "ran_us",
         "records",
         "replied",
@@ -55,7 +56,11 @@ class Life:
         """Those that count as requests; the others end with one of them."""
 
         self.named: set[Source] = set()
-        """Those that an end has named: they are heads, whatever else ended them."""
+        """Those that an end or a run has named: they are heads, whatever else could
+        have ended them by its time."""
+
+        self.ran: set[Source] = set()
+        """With a key: those that a worker ran. Each has an end of its own."""
 
         self.replied: set[Source] = set()
         """The heads that have had a reply."""
@@ -115,15 +120,9 @@ class Life:
         return [
             each
             for each in self.open
-            if each[:2] != head[:2] or each.offset >= head.offset
+            if each == head
+            or (
+                (each[:2] != head[:2] or each.offset > head.offset)
+                and (self.is_over or each not in self.ran)
+            )
         ]
-
-    def is_unaccounted(self, place: Source) -> bool:
-        """Whether a run of the record at ``place`` shows that it did not end with
-        another, as its time would allow: what ran was a head, and has its own end."""
-        return (
-            self.is_keyed
-            and not self.is_over
-            and place not in self.open
-            and place not in self.named
-        )
