@@ -339,7 +339,7 @@ class Audit:
             if life.is_keyed and not life.is_over:
                 is_unnamed = source not in life.named
                 life.ran.add(source)
-                self._name(life, source)
+                life.named.add(source)
                 if is_unnamed and source not in life.open:
                     self._register.reopen(life, source)
             if source not in life.open:
