@@ -1,4 +1,4 @@
-"""Bulk requests whose run is longer than online traffic can stand."""
+"""Bulk requests whose run is longer than online traffic can stand; I27."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I25 and more: a part of ``python -m loadtest.floors``, in shorter runs."""
+"""I25, I27 and more: a part of ``python -m loadtest.floors``, in shorter runs."""
 
 from __future__ import annotations
 
