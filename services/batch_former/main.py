@@ -6,7 +6,6 @@ import argparse
 import itertools
 import os
 import socket
-import sys
 import uuid
 from functools import partial
 from typing import NoReturn
@@ -37,11 +36,13 @@ from headrace.lifecycle import (
     Pulse,
     StatusReader,
     Watchdog,
+    add_standby,
     configure_interpreter,
     drain_on_signals,
     end_with_any_thread,
     read_settings,
     run_to_exit,
+    stand_by,
 )
 from headrace.registry import Catalog
 from headrace.scheduling import BatchFormer
@@ -100,16 +101,9 @@ DEFAULT = ReaderSettings()
 def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="services.batch_former")
     parser.add_argument("--slot", type=int, default=0)
-    parser.add_argument(
-        "--standby",
-        type=int,
-        metavar="FD",
-        help="wait until something is written to this descriptor before beginning, and "
-        "end when it is closed: a start without the interpreter's and the imports'",
-    )
+    add_standby(parser)
     options = parser.parse_args()
-    if options.standby is not None and not os.read(options.standby, 1):
-        sys.exit()
+    stand_by(options)
     run_to_exit(
         lambda: serve(
             read_settings(FormerSettings, os.environ), options.slot, drain_on_signals()

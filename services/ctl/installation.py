@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -29,11 +30,14 @@ _WORKER_SLOTS = 16
 _SESSION_MS = 3_000
 _SESSION_ELSEWHERE_MS = 6_000
 _FILES_URL = "HEADRACE_FILES__URL"
+_SUCCESSION = "HEADRACE_HTTP__SUCCESSION"
 _LAST_LINES_WITHIN_S = 1.0
 _HISTORY_BYTES = 1 << 30
 # Within the supervisor's patience with an ingress; the default limit of a request is
 # below it.
 _INGRESS_DRAIN_MS = 6_000
+# Clients wait meanwhile, and a start is mostly interpreter and imports.
+_WITH_SPARES = frozenset({Service.BATCH_FORMER, Service.INGRESS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,9 @@ class _KafkaProcess:
             self.last_words = self._kafka.full_disk()
         return status
 
+    def asks_for_successor(self) -> bool:
+        return False
+
     def terminate(self) -> None:
         threading.Thread(target=self._kafka.stop, name="stop kafka").start()
 
@@ -93,9 +100,16 @@ class _ServiceProcess:
     """A service whose lines go to the merged log until it has ended."""
 
     def __init__(
-        self, child: Child, process: TiedProcess, lines: int, console: Console
+        self,
+        child: Child,
+        process: TiedProcess,
+        lines: int,
+        console: Console,
+        succession: socket.socket | None,
     ) -> None:
+        """``succession``: where it asks for its successor."""
         self._process = process
+        self._succession = succession
         self.pid = process.pid
         self.last_words = ""
         self._copier = threading.Thread(
@@ -112,6 +126,10 @@ class _ServiceProcess:
                 self.last_words = fatal_text(line) or self.last_words
                 console.line(str(child), line.rstrip("\n"))
 
+    def asks_for_successor(self) -> bool:
+        succession = self._succession
+        return succession is not None and bool(succession.recv(1))
+
     @property
     def has_ended(self) -> bool:
         return self._process.returncode is not None
@@ -124,6 +142,9 @@ class _ServiceProcess:
         return status
 
     def terminate(self) -> None:
+        if self._succession is not None:
+            with suppress(OSError):  # it has ended
+                self._succession.shutdown(socket.SHUT_RDWR)
         self._process.send(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -210,7 +231,7 @@ class Installation:
             assert self._kafka is not None
             return self._kafka.launch()
         process: ChildProcess | None = None
-        if child.service is Service.BATCH_FORMER:
+        if child.service in _WITH_SPARES:
             process = self._spares.take(child)
             self._spares.prepare(child)
         return process or self._start(
@@ -219,7 +240,8 @@ class Installation:
 
     def _start_spare(self, child: Child, line: int) -> _ServiceProcess:
         environment = self._environment(child, "")
-        return self._start(child, environment, (line,), "--standby", str(line))
+        inherited = (line, *self._inherited(child))
+        return self._start(child, environment, inherited, "--standby", str(line))
 
     def _start(
         self,
@@ -228,9 +250,15 @@ class Installation:
         inherited: tuple[int, ...],
         *options: str,
     ) -> _ServiceProcess:
+        succession, theirs = None, None
         try:
             reader, writer = os.pipe()
             try:
+                if child.service is Service.INGRESS:
+                    succession, theirs = socket.socketpair()
+                    number = theirs.fileno()
+                    inherited = (*inherited, number)
+                    environment = {**environment, _SUCCESSION: str(number)}
                 process = TiedProcess(
                     (
                         *(sys.executable, "-m", f"services.{child.service}"),
@@ -242,12 +270,14 @@ class Installation:
                 )
             finally:
                 os.close(writer)
+                if theirs is not None:
+                    theirs.close()
         except OSError as error:
             raise SetupError(
                 f"the system starts no process ({error.strerror}): end other programs, "
                 f"or raise the limits that `ulimit -a` shows"
             ) from error
-        return _ServiceProcess(child, process, reader, self._console)
+        return _ServiceProcess(child, process, reader, self._console, succession)
 
     def retire(self, child: Child) -> None:
         """Nobody will run for ``child`` any more: who connects is refused, and does not

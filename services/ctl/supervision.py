@@ -29,6 +29,8 @@ __all__ = [
     "Finished",
     "GiveUp",
     "Kill",
+    "Leaves",
+    "Left",
     "RestartLater",
     "RestartPolicy",
     "Service",
@@ -119,6 +121,21 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """A child's process was asked to end by others, and works on until the next one
+    does: it is to be started beside it."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A process that said :class:`Leaves` has ended and is reaped."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """The operator wants the end; a later second time, or a third: at once."""
 
@@ -128,7 +145,7 @@ class Ticked:
     """Nothing but time has passed."""
 
 
-Event = Exited | StopAsked | Ticked
+Event = Exited | Leaves | Left | StopAsked | Ticked
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,12 @@ class _Place:
     refusals: int = 0
     status: int | None = None
     start_at_us: int | None = None
+    leaving: int = 0
+    """Processes beside the one that takes the child's place."""
+
+    @property
+    def has_processes(self) -> bool:
+        return self.state is _State.RUNNING or self.leaving > 0
 
 
 @dataclass(slots=True)
@@ -241,6 +264,10 @@ class Supervision:
         match event:
             case Exited():
                 decisions += self._exited(event, now_us)
+            case Leaves(child):
+                decisions += self._leaves(child, now_us)
+            case Left(child):
+                self._places[child].leaving -= 1
             case StopAsked():
                 decisions += self._stop_asked(now_us)
             case Ticked():
@@ -280,6 +307,16 @@ class Supervision:
         delay_us = self._delay_us(place, event)
         place.start_at_us = now_us + delay_us
         return [RestartLater(event.child, event.status, delay_us, place.failures)]
+
+    def _leaves(self, child: Child, now_us: int) -> list[Decision]:
+        place = self._places[child]
+        place.leaving += 1
+        place.status = 0
+        if self._stop is not None:
+            place.state = _State.GONE
+            return []
+        place.started_us = now_us
+        return [Start(child, place.status)]
 
     def _abandon(self, child: Child, now_us: int, *, is_first: bool) -> list[Decision]:
         self._places[child].state = _State.GONE
@@ -328,8 +365,7 @@ class Supervision:
     def _kill(self, stop: _Stop, children: Sequence[Child]) -> list[Decision]:
         decisions: list[Decision] = []
         for child in children:
-            running = self._places[child].state is _State.RUNNING
-            if running and child not in stop.killed:
+            if self._places[child].has_processes and child not in stop.killed:
                 stop.killed.add(child)
                 decisions.append(Kill(child))
         return decisions
@@ -360,7 +396,7 @@ class Supervision:
         return [
             child
             for child, place in self._places.items()
-            if child.service is service and place.state is _State.RUNNING
+            if child.service is service and place.has_processes
         ]
 
 

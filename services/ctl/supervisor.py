@@ -18,10 +18,13 @@ from services.ctl.supervision import (
     Abandon,
     Child,
     Decision,
+    Event,
     Exited,
     Finished,
     GiveUp,
     Kill,
+    Leaves,
+    Left,
     RestartLater,
     Start,
     StopAsked,
@@ -52,8 +55,13 @@ class ChildProcess(Protocol):
         """Why it ended, in its own words; empty: it said nothing of it."""
         ...
 
+    def asks_for_successor(self) -> bool:
+        """Wait until it was asked to end by others and works on until the next one
+        does; False: that will not be."""
+        ...
+
     def terminate(self) -> None:
-        """Ask it to drain and end; does not wait."""
+        """Ask it to drain and end, with no successor; does not wait."""
         ...
 
     def kill(self) -> None: ...
@@ -76,6 +84,16 @@ class _Born(NamedTuple):
     child: Child
     process: ChildProcess
     previous_status: int | None
+
+
+class _Ended(NamedTuple):
+    process: ChildProcess
+    exited: Exited
+
+
+class _Leaving(NamedTuple):
+    child: Child
+    process: ChildProcess
 
 
 class Supervisor:
@@ -102,10 +120,13 @@ class Supervisor:
         self._on_last = on_last
         self._has_failed = False
         self._processes: dict[Child, ChildProcess] = {}
+        # Those that end while another has their place.
+        self._leaving: list[tuple[Child, ChildProcess]] = []
         self._last_words: dict[Child, str] = {}
         # Asked of a child whose process is not born yet.
         self._owed: dict[Child, Terminate | Kill] = {}
-        self._events: SimpleQueue[_Born | Exited | StopAsked] = SimpleQueue()
+        self._events: SimpleQueue[_Born | _Ended | Exited | _Leaving | StopAsked]
+        self._events = SimpleQueue()
 
     def pids(self) -> dict[Child, int]:
         """The processes of now; a restart changes them."""
@@ -120,20 +141,45 @@ class Supervisor:
         of them could not run here at all."""
         finished = self._carry_out(self._supervision.begin(self._clock.now_us()))
         while not finished:
-            event = self._next()
-            if isinstance(event, _Born):
-                self._born(event)
-            else:
-                if isinstance(event, StopAsked) and not self._supervision.stopping:
-                    self._say("draining; a signal after 2 s kills what still runs")
-                if isinstance(event, Exited):
-                    self._processes.pop(event.child, None)
-                    self._owed.pop(event.child, None)
+            event = self._decided(self._next())
+            if event is not None:
                 now_us = self._clock.now_us()
                 finished = self._carry_out(self._supervision.handle(event, now_us))
         return not self._has_failed
 
-    def _next(self) -> _Born | Exited | StopAsked | Ticked:
+    def _decided(
+        self, event: _Born | _Ended | Exited | _Leaving | StopAsked | Ticked
+    ) -> Event | None:
+        """What is to be decided about it; None: nothing."""
+        match event:
+            case _Born():
+                self._born(event)
+                return None
+            case _Leaving(child, process):
+                if self._processes.get(child) is not process:
+                    return None  # it has ended meanwhile
+                self._say(f"{child} is to end; the next one starts beside it")
+                self._leaving.append((child, self._processes.pop(child)))
+                return Leaves(child)
+            case _Ended(process, exited):
+                leaver = (exited.child, process)
+                if leaver in self._leaving:
+                    self._leaving.remove(leaver)
+                    if exited.status:
+                        cause = exit_cause(exited.status)
+                        self._say(f"the {exited.child} that was to end did: {cause}")
+                    return Left(exited.child)
+                return self._decided(exited)
+            case Exited(child):
+                self._processes.pop(child, None)
+                self._owed.pop(child, None)
+            case StopAsked() if not self._supervision.stopping:
+                self._say("draining; a signal after 2 s kills what still runs")
+            case _:
+                pass
+        return event
+
+    def _next(self) -> _Born | _Ended | Exited | _Leaving | StopAsked | Ticked:
         wakeup_us = self._supervision.wakeup_at_us()
         try:
             if wakeup_us is None:
@@ -182,10 +228,20 @@ class Supervisor:
             self._events.put(Exited(child, _FAILED_TO_START))
             return
         self._events.put(_Born(child, process, decision.previous_status))
+        threading.Thread(
+            target=self._listen,
+            args=(child, process),
+            name=f"succession of {child}",
+            daemon=True,
+        ).start()
         status = process.wait()
         self._last_words[child] = process.last_words
         jitter_us = random.randrange(_FENCED_JITTER_US)
-        self._events.put(Exited(child, status, jitter_us))
+        self._events.put(_Ended(process, Exited(child, status, jitter_us)))
+
+    def _listen(self, child: Child, process: ChildProcess) -> None:
+        if process.asks_for_successor():
+            self._events.put(_Leaving(child, process))
 
     def _why(self, child: Child) -> str:
         return self._last_words.get(child) or "its last lines say why"
@@ -203,15 +259,20 @@ class Supervisor:
             self._on_restart(Restarted(event.child, pid, cause))
 
     def _signal(self, decision: Terminate | Kill) -> None:
-        self._on_last(decision.child)
-        process = self._processes.get(decision.child)
-        if process is None:
-            self._owed[decision.child] = decision
-        elif isinstance(decision, Terminate):
-            process.terminate()
+        child = decision.child
+        self._on_last(child)
+        processes = [process for one, process in self._leaving if one == child]
+        if child in self._processes:
+            processes.append(self._processes[child])
         else:
-            self._say(f"{decision.child} is killed")
-            process.kill()
+            self._owed[child] = decision
+        if isinstance(decision, Kill) and processes:
+            self._say(f"{child} is killed")
+        for process in processes:
+            if isinstance(decision, Terminate):
+                process.terminate()
+            else:
+                process.kill()
 
 
 def _sentence(decision: RestartLater, said: str) -> str:

@@ -7,7 +7,7 @@ is part of a name that no model has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 
@@ -38,7 +38,7 @@ from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.statistics import Statistics
 from services.ingress.store_watch import AWAITED
 
-__all__ = ["cold_app"]
+__all__ = ["Edge", "cold_app"]
 
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics")
 
@@ -71,7 +71,7 @@ def cold_app(  # noqa: PLR0913 - what the pages show
     later: Later,
     *,
     v1: Sequence[Route] = (),
-) -> ASGIApp:
+) -> Edge:
     """The ASGI application behind uvicorn. ``probe`` answers ``/livez``, ``/readyz``
     and ``/metrics`` with status, content type and body. ``v1``: what is below
     ``/v1``, whose errors have a form of their own."""
@@ -105,7 +105,7 @@ def cold_app(  # noqa: PLR0913 - what the pages show
         ),
     )
     app.router.redirect_slashes = False
-    return _Edge(app, handler.new_request_id)
+    return Edge(app, handler.new_request_id, failed)
 
 
 def _routes(pages: _Pages, infer: InferenceApp, later: Later) -> list[Route]:
@@ -138,49 +138,87 @@ _IDENTITY = "headrace.identity"
 """Of a scope: our id of the request, and the client's."""
 
 
-class _Edge:
+class Edge:
     """Lets the router see the path as the client sent it, and has every answer name
     its request."""
 
-    def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        new_id: Callable[[], str],
+        failed: Callable[[Request, Exception], Awaitable[Response]],
+    ) -> None:
         self._app = app
         self._new_id = new_id
+        self._failed = failed
+        self._running: set[asyncio.Task[None]] = set()
+        self._cut_off: Refusal | None = None
+
+    def cut_off(self, refusal: Refusal) -> None:
+        """The process ends: what runs ends too, and is answered so where its answer
+        has not begun."""
+        self._cut_off = refusal
+        while self._running:
+            self._running.pop().cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["path"] = scope["raw_path"].decode("ascii")
         identity = self._new_id(), read_x_request_id(scope["headers"])
         scope[_IDENTITY] = identity
-
-        # A client that is answered before it was told to go on may leave its body out.
-        owes_body = any(name == b"expect" for name, _ in scope["headers"])
-
-        is_answered = False
-
-        async def identified(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = message["type"] == "http.response.body" and not message.get(
-                "more_body", False
-            )
-            if message["type"] == "http.response.start":
-                headers = message["headers"]
-                names = {name for name, _ in headers}
-                if b"headrace-request-id" not in names:
-                    headers += header_list(identity_fields(*identity))
-                if owes_body and b"connection" not in names:
-                    headers.append((b"connection", b"close"))
-            await send(message)
-
-        async def received() -> Message:
-            nonlocal owes_body
-            owes_body = False
-            return await receive()
-
+        answer = _Answer(scope, receive, send, identity)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
         try:
-            await self._app(scope, received, identified)
+            await self._app(scope, answer.receive, answer.send)
+        except asyncio.CancelledError:
+            if self._cut_off is None:
+                raise
+            task.uncancel()
+            if not answer.is_begun:
+                text, reason = self._cut_off.text, self._cut_off.reason
+                error = RequestError(text, reason=reason)
+                response = await self._failed(Request(scope), error)
+                await response(scope, answer.receive, answer.send)
         except Exception:
             # Starlette has answered it, and raises it again for those who only log.
-            if not is_answered:
+            if not answer.is_complete:
                 raise
+        finally:
+            self._running.discard(task)
+
+
+class _Answer:
+    """What goes through the edge, either way, in one call."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, identity: tuple[str, bytes]
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._identity = identity
+        # A client that is answered before it was told to go on may leave its body out.
+        self._owes_body = any(name == b"expect" for name, _ in scope["headers"])
+        self.is_begun = False
+        self.is_complete = False
+
+    async def receive(self) -> Message:
+        self._owes_body = False
+        return await self._receive()
+
+    async def send(self, message: Message) -> None:
+        self.is_begun = True
+        self.is_complete = message["type"] == "http.response.body" and not message.get(
+            "more_body", False
+        )
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            names = {name for name, _ in headers}
+            if b"headrace-request-id" not in names:
+                headers += header_list(identity_fields(*self._identity))
+            if self._owes_body and b"connection" not in names:
+                headers.append((b"connection", b"close"))
+        await self._send(message)
 
 
 class _Pages:
@@ -231,7 +269,7 @@ class _Pages:
             reason = Reason.DRAINING
         elif self._health.awaits(AWAITED):
             reason = Reason.STORE_UNAVAILABLE
-        elif self._fleet.starting:
+        elif self._fleet.starting and not self._fleet.log_awaited:
             reason = Reason.MODEL_LOADING
         else:
             reason = Reason.LOG_UNAVAILABLE

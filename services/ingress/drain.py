@@ -13,7 +13,7 @@ class Drain:
     can end before the process does."""
 
     def __init__(self, limit_ms: int) -> None:
-        self._limit_us = limit_ms * 1000
+        self._limit_ms = limit_ms
         self._ends_us: int | None = None
 
     @property
@@ -22,7 +22,13 @@ class Drain:
         return self._ends_us is not None
 
     def begin(self, now_us: int) -> None:
-        self._ends_us = now_us + self._limit_us
+        self._ends_us = now_us + self._limit_ms * 1000
+
+    def over_us(self, now_us: int) -> int | None:
+        """Since when nothing is waited for any more; None: not yet."""
+        if self._ends_us is None or now_us < self._ends_us:
+            return None
+        return now_us - self._ends_us
 
     def refusal_of(self, waits_to_us: int) -> Refusal | None:
         """For a request that may have to wait until ``waits_to_us``."""
@@ -30,4 +36,12 @@ class Drain:
             return None
         late_ms = (waits_to_us - self._ends_us) // 1000
         text = f"this ingress ends {late_ms} ms before the request's time limit"
+        return refuse(Reason.DRAINING, text)
+
+    def last_refusal(self) -> Refusal:
+        """For what is unanswered at its end."""
+        text = (
+            f"this ingress ends: {self._limit_ms} ms of draining are over (drain_ms) "
+            "and no answer has come"
+        )
         return refuse(Reason.DRAINING, text)

@@ -47,6 +47,8 @@ class Fleet:
         self.starting = True
         """Until the tables have been read once nothing is known, and nothing that is
         missing is an error of the client's."""
+        self.log_awaited = False
+        """While it is starting: the log has never answered."""
         self._lanes = lanes
         self._parser_for = parser_for
         self._catalog = Catalog()
@@ -104,6 +106,11 @@ class Fleet:
         found = self._resolved.get((model, version))
         if found is not None:
             return found
+        if self.starting and self.log_awaited:
+            raise RequestError(
+                "the log has not answered since this ingress started",
+                reason=Reason.LOG_UNAVAILABLE,
+            )
         if self.starting:
             raise RequestError(
                 "this ingress is starting: it does not know the models yet",

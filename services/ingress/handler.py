@@ -51,6 +51,8 @@ LOG_SILENT_US = 2_000_000
 """While the log has acknowledged nothing for so long, though a heartbeat is written
 every 250 ms, requests are refused: they would wait in the producer until they end."""
 
+SILENT = "it has acknowledged nothing for 2 s"
+
 GAP_US = 500_000
 GAP_GRACE_US = 150_000
 """After the process stood still, replies that lie in the log are read for so long
@@ -216,6 +218,14 @@ class Handler:
         if was_waiting and exchange.head.keep is None:
             self._outbox.cancel(exchange)
 
+    def cut_off(self, refusal: Refusal) -> None:
+        """The process ends: those who wait are told, and what is queued need not
+        run."""
+        for exchange in list(self._waiting.values()):
+            if exchange.head.keep is None:
+                self._outbox.cancel(exchange)
+            self.ends.end(exchange, refusal)
+
     def log_heard(self, at_us: int) -> None:
         """The log acknowledged a record of this process at ``at_us``."""
         self._log_silent_at_us = at_us + LOG_SILENT_US
@@ -237,13 +247,13 @@ class Handler:
         try:
             destination = self._fleet.resolve(*target)
         except RequestError as error:
-            return refuse(Reason(error.reason), str(error))
+            return self._unresolved(error, exchange.started_us)
         exchange.destination = destination
         now_us, late_us = exchange.started_us, exchange.started_us - self._ticked_us
         if not self._fleet.router.lanes_patient:
             return refuse(Reason.NO_FORMER, NO_FORMER)
         if self._log_is_silent(now_us):
-            return log_unavailable("it has acknowledged nothing for 2 s")
+            return log_unavailable(SILENT)
         if len(self._waiting) >= self.limits.in_flight_max:
             return refuse(
                 Reason.OVERLOADED,
@@ -278,6 +288,11 @@ class Handler:
         ):
             return None
         return doubt
+
+    def _unresolved(self, error: RequestError, now_us: int) -> Refusal:
+        if self._fleet.starting and self._log_is_silent(now_us):
+            return log_unavailable(SILENT)
+        return refuse(Reason(error.reason), str(error))
 
     def _may_check(self, size: int | None) -> bool:
         return self._checks_left > 0 and size is not None and size <= CHECKED_BYTES_MAX

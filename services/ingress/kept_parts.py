@@ -106,5 +106,9 @@ class KeptParts:
         self._shelf.follow = follower.follow
         return follower
 
+    def hurry(self) -> None:
+        """As :meth:`services.ingress.shelf.Shelf.hurry`."""
+        self._shelf.hurry()
+
     def close(self) -> None:
         self._archive.close()

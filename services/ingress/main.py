@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import socket
+from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 from uuid import uuid4
@@ -14,7 +14,6 @@ from uuid import uuid4
 import uvloop
 
 from headrace.broker import (
-    KafkaAdmin,
     KafkaProducer,
     KafkaReader,
     LoopHandover,
@@ -35,12 +34,14 @@ from headrace.lifecycle import (
     Heartbeat,
     Pulse,
     StatusReader,
+    add_standby,
     answer_probe,
     configure_interpreter,
     drain_on_signals,
     end_with_any_thread,
     read_settings,
     run_to_exit,
+    stand_by,
 )
 from headrace.telemetry import (
     IngressMetrics,
@@ -55,7 +56,6 @@ from headrace.wire import (
     RequestEncoder,
     Role,
     ServiceState,
-    base_topics,
     encode_json,
 )
 from headrace.wire import Heartbeat as HeartbeatRecord
@@ -67,13 +67,15 @@ from services.ingress.fleet import Fleet
 from services.ingress.handler import TICK_US, Handler
 from services.ingress.journal import Journal
 from services.ingress.kept_parts import KeptParts
+from services.ingress.leaving import Leaving, Succession
 from services.ingress.listening import Decoder, Heard, ReplyListener, Withdrawn
 from services.ingress.meter import Meter
 from services.ingress.outcomes import Outcomes
 from services.ingress.parsing import RequestParser
 from services.ingress.payloads import Payloads
 from services.ingress.producing import Outbox, Pace
-from services.ingress.server import HttpServer, bind
+from services.ingress.provisioning import provided
+from services.ingress.server import HttpServer, allow_connections, bind, url_of
 from services.ingress.settings import IngressSettings
 from services.ingress.statistics import Statistics
 from services.ingress.threads import (
@@ -85,7 +87,6 @@ from services.ingress.threads import (
 
 __all__ = ["main", "serve"]
 
-PROVISION_TIMEOUT_S = 30
 SWEEP_US = 1_000_000
 STATUS_SILENT_US = 3_000_000
 """Without a heartbeat of its own back from the log for so long a process is not ready,
@@ -101,7 +102,10 @@ though it may have to refuse what they ask."""
 def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="services.ingress")
     parser.add_argument("--slot", type=int, default=0)
-    slot = parser.parse_args().slot
+    add_standby(parser)
+    options = parser.parse_args()
+    stand_by(options)
+    slot = options.slot
     # For what is wrong with the settings themselves.
     configure_logs(LogSettings(), service="ingress", slot=slot)
     run_to_exit(
@@ -121,17 +125,13 @@ def serve(settings: IngressSettings, slot: int, asked: DrainFlag) -> ExitCode:
             f"--slot {slot}: an ingress's slot is from 0 to {bus.ingress_slots - 1} "
             "(HEADRACE_BUS__INGRESS_SLOTS)"
         )
-    _allow_files()
+    allow_connections()
     listener = bind(settings.http)
-    try:
-        KafkaAdmin(bus.connection(f"ingress-{slot}")).create_topics(
-            base_topics(bus.topics, bus), PROVISION_TIMEOUT_S
-        )
-    except BusError as error:
-        get_log().critical("topic.missing", code=error.code, text=str(error))
-        return ExitCode.LOG_UNAVAILABLE
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Ingress(settings, slot, listener).run(asked))
+        try:
+            runner.run(_Ingress(settings, slot, listener, asked).run())
+        except* SetupError as group:
+            raise SetupError(str(group.exceptions[0])) from group
     return ExitCode.OK
 
 
@@ -142,13 +142,17 @@ class _Ingress:
     _models: TableReader
 
     def __init__(
-        self, settings: IngressSettings, slot: int, listener: socket.socket
+        self,
+        settings: IngressSettings,
+        slot: int,
+        listener: socket.socket,
+        asked: DrainFlag,
     ) -> None:
         bus = settings.bus
         self._settings = settings
         self._slot = slot
         self._listener = listener
-        self._url = _url(listener)
+        self._url = url_of(listener)
         self._instance = uuid4().hex
         self._clock = SystemClock()
         self._log_clock = LogClock()
@@ -159,6 +163,7 @@ class _Ingress:
         self._health = Health(
             self._pulse,
             {
+                "log": "the log has not answered yet",
                 "replies": "the replies are not listened to yet",
                 "models": "the models are not known yet",
                 "status": "no heartbeat of this process came back through the log yet",
@@ -173,6 +178,7 @@ class _Ingress:
                 element_text_bytes=settings.limits.json_element_bytes_max,
             ),
         )
+        self._fleet.log_awaited = True
         self._admission = Admission(settings.admission, self._fleet.router)
         self._statistics = Statistics()
         self._meter = Meter(IngressMetrics(self._registry))
@@ -195,6 +201,15 @@ class _Ingress:
         self._handler = self._made_handler()
         self._kept.keeper.ends = self._handler.ends
         self._server = self._made_server()
+        self._leaving = Leaving(
+            asked,
+            slot,
+            succession=Succession(settings.http.succession),
+            handler=self._handler,
+            server=self._server,
+            kept=self._kept,
+            health=self._health,
+        )
 
     def _made_server(self) -> HttpServer:
         return HttpServer(
@@ -257,23 +272,33 @@ class _Ingress:
             keep=self._kept.keeper.send,
         )
 
-    async def run(self, asked: DrainFlag) -> None:
+    async def run(self) -> None:
         self._loop = asyncio.get_running_loop()
         threads = self._threads()
-        for thread in threads:
-            thread.start()
         self._log.info("http.listening", url=self._url)
         configure_interpreter()
         async with asyncio.TaskGroup() as tasks:
-            turning = tasks.create_task(self._turn(asked))
+            turning = tasks.create_task(self._turn())
+            connecting = tasks.create_task(self._connect(threads))
             if self._settings.http.socket is not None:
                 await self._may_answer()
             await self._server.serve([self._listener])
             turning.cancel()
+            connecting.cancel()
         self._log.info("drain.ended", unanswered=len(self._handler.ends.waiters))
-        for thread in reversed(threads):
-            await asyncio.to_thread(thread.stop)
+        if not self._fleet.log_awaited:
+            for thread in reversed(threads):
+                await asyncio.to_thread(thread.stop)
         await asyncio.to_thread(self._kept.close)
+
+    async def _connect(self, threads: Sequence[ServiceThread]) -> None:
+        """Begin to read and write the log, as soon as it answers."""
+        await provided(self._settings.bus, self._connection, self._health)
+        self._fleet.log_awaited = False
+        self._handler.log_heard(self._clock.now_us())
+        for thread in threads:
+            thread.start()
+        self._health.met("log")
 
     async def _may_answer(self) -> None:
         """Connections wait in the socket while nobody takes them, but not for ever:
@@ -330,7 +355,7 @@ class _Ingress:
     def _reader(self) -> KafkaReader:
         return KafkaReader(self._connection)
 
-    async def _turn(self, asked: DrainFlag) -> None:
+    async def _turn(self) -> None:
         """What the loop does by the clock."""
         sweep_at_us = 0
         while True:
@@ -338,9 +363,8 @@ class _Ingress:
             self._handler.tick()
             for producer in self._producers.values():
                 producer.poll(0)
-            if asked.is_set() and not self._handler.drain.is_on:
-                self._drain()
             now_us = self._clock.now_us()
+            self._leaving.turn(now_us)
             if now_us >= sweep_at_us:
                 sweep_at_us = now_us + SWEEP_US
                 self._sweep(now_us)
@@ -372,12 +396,6 @@ class _Ingress:
         if self._log_clock.is_set:
             self._metrics.log_clock_error.set(self._log_clock.error_us / 1e6)
 
-    def _drain(self) -> None:
-        self._log.info("drain.started", unanswered=len(self._handler.ends.waiters))
-        self._health.drain()
-        self._handler.drain.begin(self._clock.now_us())
-        self._server.drain()
-
     def _heard(self, batch: list[Heard]) -> None:
         now_us = self._clock.now_us()
         for heartbeat, log_us in batch:
@@ -386,6 +404,8 @@ class _Ingress:
             if heartbeat.instance == self._instance:
                 self._status_heard_us = now_us
                 self._health.met("status")
+            else:
+                self._leaving.heard(heartbeat)
         self._fleet.refresh()
         self._batches.heard(batch)
 
@@ -415,7 +435,7 @@ class _Ingress:
                 Role.INGRESS,
                 self._slot,
                 self._instance,
-                self._health.state,
+                self._leaving.state,
                 socket.gethostname(),
                 os.getpid(),
                 self._url,
@@ -426,14 +446,3 @@ class _Ingress:
         answer = answer_probe(path, self._health, self._registry)
         assert answer is not None  # routed by its paths
         return answer
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _allow_files() -> None:
-    """A connection is an open file, and the soft limit is often 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

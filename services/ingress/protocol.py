@@ -30,7 +30,7 @@ from services.ingress.hot import (
     parting,
 )
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
-from services.ingress.refusal import OWN_FAULT, Refusal, refuse
+from services.ingress.refusal import OWN_FAULT, Refusal, refuse, unreadable
 from services.ingress.rules import broken_rule
 from services.ingress.settings import FRAMING_FACTOR_MAX
 
@@ -101,7 +101,7 @@ class InferenceProtocol(HttpToolsProtocol):
         """The client asks no more, and may still read: what is complete is answered
         before the connection ends. True keeps it open for that."""
         if self._in_message and not self._deaf:
-            self._refuse_connection(_unreadable("the request ends before its end"))
+            self._refuse_connection(unreadable("the request ends before its end"))
         self._deaf = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
@@ -152,7 +152,7 @@ class InferenceProtocol(HttpToolsProtocol):
             text = f"not a request of HTTP/1.1: {error}"
             if data.startswith(_HTTP_2):
                 text = "this server speaks HTTP/1.1, neither HTTP/2 nor gRPC"
-            self._refuse_connection(_unreadable(text))
+            self._refuse_connection(unreadable(text))
         else:
             if is_between and not self._in_message and self.cycle is not previous:
                 self._learn(data)
@@ -253,7 +253,7 @@ class InferenceProtocol(HttpToolsProtocol):
         elif any(name in _BODY_FIELDS for name, _ in self.headers):
             # The parser takes whatever follows such a head for the other protocol.
             self._refuse_connection(
-                _unreadable(
+                unreadable(
                     "this server does not upgrade: send the request without upgrade"
                 )
             )
@@ -275,7 +275,7 @@ class InferenceProtocol(HttpToolsProtocol):
             super().on_headers_complete()
         except (httptools.HttpParserError, UnicodeDecodeError):
             self._refuse_connection(
-                _unreadable("the target of the request is not a path")
+                unreadable("the target of the request is not a path")
             )
 
     def on_body(self, body: bytes) -> None:
@@ -375,6 +375,15 @@ class InferenceProtocol(HttpToolsProtocol):
         if not self._in_message and (cycle is None or cycle.response_complete):
             self.transport.close()
 
+    def cut_off(self, refusal: Refusal) -> None:
+        """The process ends: no more of a request is waited for. What runs behind ASGI
+        is told by others."""
+        self._close_if_idle()
+        if self._in_message and (
+            isinstance(self.cycle, HotExchange) or not self._is_awaited()
+        ):
+            self._refuse_connection(refusal)
+
     @staticmethod
     def _is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:
         return since_us is not None and now_us - since_us > limit_ms * 1000
@@ -387,7 +396,7 @@ class InferenceProtocol(HttpToolsProtocol):
         )
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse_connection(_unreadable(msg))
+        self._refuse_connection(unreadable(msg))
 
     def _refuse_head(self) -> None:
         self._refuse_connection(
@@ -436,7 +445,3 @@ class InferenceProtocol(HttpToolsProtocol):
         self.handler.outcomes.unread(request_id, x_request_id, refusal)
         self.transport.write(parting(refusal, request_id, x_request_id))
         self.transport.close()
-
-
-def _unreadable(text: str) -> Refusal:
-    return refuse(Reason.INVALID, text)

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.domain import HTTP_STATUS, RETRY_AFTER, Reason
 
-__all__ = ["OWN_FAULT", "Refusal", "log_unavailable", "refuse"]
+__all__ = ["OWN_FAULT", "Refusal", "log_unavailable", "refuse", "unreadable"]
 
 OWN_FAULT = "an error of this server, see its log"
 """All that a client is told of a fault of ours; its reason is ``crash``."""
@@ -59,3 +59,7 @@ def refuse(  # noqa: PLR0913 - what an answer is made of
 
 def log_unavailable(why: object) -> Refusal:
     return refuse(Reason.LOG_UNAVAILABLE, f"the log refuses the request: {why}")
+
+
+def unreadable(text: str) -> Refusal:
+    return refuse(Reason.INVALID, text)

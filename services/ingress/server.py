@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
-from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import Server
 
 from headrace.errors import SetupError
+from services.ingress.cold import Edge
 from services.ingress.handler import Handler
 from services.ingress.protocol import InferenceProtocol
+from services.ingress.refusal import Refusal
 from services.ingress.settings import HttpSettings, IngressLimits
 
-__all__ = ["HttpServer", "bind"]
+__all__ = ["HttpServer", "allow_connections", "bind", "url_of"]
 
 BACKLOG = 2048
 
@@ -60,10 +62,23 @@ def _inherited(descriptor: int) -> socket.socket:
     return listener
 
 
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def allow_connections() -> None:
+    """A connection is an open file, and the soft limit is often 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class HttpServer(Server):
     """Serves until ``drain``; then answers what is in flight and ends."""
 
-    def __init__(self, app: ASGIApp, handler: Handler, limits: IngressLimits) -> None:
+    def __init__(self, app: Edge, handler: Handler, limits: IngressLimits) -> None:
+        self._app = app
+        self._handler = handler
         protocol = partial(InferenceProtocol, handler)
         super().__init__(
             Config(
@@ -77,7 +92,8 @@ class HttpServer(Server):
                 server_header=False,
                 date_header=False,
                 backlog=BACKLOG,
-                timeout_graceful_shutdown=-(-limits.drain_ms // 1000),
+                # For what outlives even `abort`.
+                timeout_graceful_shutdown=limits.drain_ms // 1000 + 2,
             )
         )
 
@@ -85,6 +101,21 @@ class HttpServer(Server):
         """Take no new connection, close each with its next answer or when it stays
         idle, end with the last one."""
         self.should_exit = True
+        for connection in self._open():
+            connection.shutdown()
+
+    def cut_off(self, refusal: Refusal) -> None:
+        """What is unanswered is answered so. To be repeated: whoever reads slowly is
+        not gone at once."""
+        self._handler.cut_off(refusal)
+        self._app.cut_off(refusal)
+        for connection in self._open():
+            connection.cut_off(refusal)
+
+    def abort(self) -> None:
+        """Whoever is still connected reads no answer."""
+        for connection in self._open():
+            connection.transport.abort()
 
     @property
     def connections(self) -> int:
@@ -92,9 +123,15 @@ class HttpServer(Server):
 
     def close_quiet(self, now_us: int) -> None:
         """Close the connections that owe us a request for too long."""
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, InferenceProtocol):
-                connection.close_if_quiet(now_us)
+        for connection in self._open():
+            connection.close_if_quiet(now_us)
+
+    def _open(self) -> list[InferenceProtocol]:
+        return [
+            connection
+            for connection in self.server_state.connections
+            if isinstance(connection, InferenceProtocol)
+        ]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -32,6 +32,10 @@ class HttpSettings(BaseModel, frozen=True, extra="forbid"):
     host and a port. Whoever started it keeps the socket too, so that connections wait
     while this process starts: it takes them when it can answer."""
 
+    succession: int | None = Field(default=None, ge=3)
+    """Descriptor of a socket on which the process asks for its successor when it is to
+    end: it takes connections until that one is ready, or the other side is closed."""
+
 
 class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     """What one ingress process holds at most, and for how long."""

@@ -76,6 +76,8 @@ class Shelf:
         self._known = KeptAnswers(known_max, memory_us)
         self._topics: dict[str, _Topic] = {}
         self._listeners: dict[Key, list[Callable[[Kept, Record], None]]] = {}
+        self._waiting: set[asyncio.Future[Record | None]] = set()
+        self._is_hurried = False
 
     def open(
         self, tenant: str, job: str, then: Callable[[BusError | None], None]
@@ -162,13 +164,20 @@ class Shelf:
         kept = self._known.find(key)
         return kept if kept is not None and when.admits(kept) else None
 
+    def hurry(self) -> None:
+        """From now on nobody waits for an answer that is not there yet."""
+        self._is_hurried = True
+        for came in self._waiting:
+            if not came.done():
+                came.set_result(None)
+
     async def find(self, key: Key, when: When, wait_s: float) -> Record | None:
         """The answer, from wherever it lies; one that comes within ``wait_s``, too. Its
         topic is open.
 
         Raises :class:`BusError`.
         """
-        came: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
+        came: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
 
         def listener(kept: Kept, record: Record) -> None:
             if when.admits(kept) and not came.done():
@@ -196,7 +205,11 @@ class Shelf:
         )
 
     async def _find(
-        self, key: Key, when: When, came: asyncio.Future[Record], wait_s: float
+        self,
+        key: Key,
+        when: When,
+        came: asyncio.Future[Record | None],
+        wait_s: float,
     ) -> Record | None:
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
@@ -217,11 +230,14 @@ class Shelf:
             found = await self.archive.run(search)
             if found is not None:
                 return found
+        self._waiting.add(came)
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(0 if self._is_hurried else wait_s):
                 return await came
         except TimeoutError:
             return None
+        finally:
+            self._waiting.discard(came)
 
 
 def read_kept(record: Record) -> tuple[Key, Kept] | None:

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -18,7 +20,7 @@ import pytest
 from headrace.broker import KafkaConnection, tail
 from headrace.wire import Batch, Topics, decode_order
 from services.ctl.client import infer_request
-from tests.end_to_end.platforms import Platform, eventually, outputs_of, running
+from tests.end_to_end.platforms import Platform, Wire, eventually, outputs_of, running
 from tests.end_to_end.test_tools import headrace
 from tests.models import graphs
 from tests.models.folders import put_version
@@ -131,6 +133,30 @@ def test_a_killed_ingress_comes_back_on_its_port(sturdy: Platform) -> None:
     eventually(lambda: is_ready(sturdy.url))
     got = sturdy.infer("echo", {"X": np.array([[5]])})
     assert got["Y"].tolist() == [[5]]
+
+
+def test_an_ingress_that_is_asked_to_end_has_its_successor_beside_it(
+    sturdy: Platform,
+) -> None:
+    pid = sturdy.pids("ingress")[0]
+    with closing(Wire(sturdy.url, "echo")) as half:
+        half.send(b"{", length=9)
+        eventually(lambda: is_ready(sturdy.url))
+
+        os.kill(pid, signal.SIGTERM)
+        restarted = sturdy.restart_of("ingress")
+
+        assert psutil.pid_exists(pid)
+        assert (restarted["slot"], restarted["previous_exit"]) == (0, "exit:0")
+        for value in range(5):
+            with httpx.Client() as client:
+                got = replace(sturdy, client=client).infer(
+                    "echo", {"X": np.array([[value]])}
+                )
+            assert got["Y"].tolist() == [[value]]
+    eventually(lambda: not psutil.pid_exists(pid))
+    assert sturdy.pids("ingress")[0] == restarted["pid"]
+    assert is_ready(sturdy.url)
 
 
 def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:

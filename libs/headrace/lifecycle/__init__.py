@@ -18,6 +18,7 @@ from headrace.lifecycle.settings import (
     read_settings,
 )
 from headrace.lifecycle.signals import DrainFlag, drain_on_signals
+from headrace.lifecycle.standby import add_standby, stand_by
 from headrace.lifecycle.watchdog import Watchdog
 
 __all__ = [
@@ -35,10 +36,12 @@ __all__ = [
     "Pulse",
     "StatusReader",
     "Watchdog",
+    "add_standby",
     "answer_probe",
     "configure_interpreter",
     "drain_on_signals",
     "end_with_any_thread",
     "read_settings",
     "run_to_exit",
+    "stand_by",
 ]

@@ -15,6 +15,8 @@ from services.ctl.supervision import (
     Finished,
     GiveUp,
     Kill,
+    Leaves,
+    Left,
     RestartLater,
     RestartPolicy,
     Service,
@@ -72,6 +74,35 @@ def test_a_killed_child_is_started_at_once_and_the_operator_is_told() -> None:
         RestartLater(WORKER, killed, delay_us=0, failures=1),
         Start(WORKER, killed),
     ]
+
+
+def test_who_leaves_is_replaced_at_once_and_its_end_changes_nothing() -> None:
+    supervision = begun()
+
+    assert supervision.handle(Leaves(INGRESS), now_us=3) == [Start(INGRESS, 0)]
+    assert supervision.handle(Left(INGRESS), now_us=9) == []
+    # Not a failure of the one that runs, or of the one before.
+    killed = -signal.SIGKILL
+    (waits, _) = supervision.handle(Exited(INGRESS, killed), now_us=10)
+    assert waits == RestartLater(INGRESS, killed, delay_us=0, failures=1)
+
+
+def test_a_stop_waits_for_those_who_leave() -> None:
+    supervision = begun(INGRESS, WORKER)
+    supervision.handle(Leaves(INGRESS), now_us=0)
+
+    assert supervision.handle(StopAsked(), now_us=10) == [Terminate(INGRESS)]
+    assert supervision.handle(Exited(INGRESS, 0), now_us=11) == []
+    assert supervision.handle(Left(INGRESS), now_us=12) == [Terminate(WORKER)]
+
+
+def test_who_leaves_during_a_stop_has_no_successor() -> None:
+    supervision = begun(INGRESS, WORKER)
+    supervision.handle(StopAsked(), now_us=10)
+
+    assert supervision.handle(Leaves(INGRESS), now_us=11) == []
+    assert supervision.handle(Ticked(), now_us=70) == [Kill(INGRESS)]
+    assert supervision.handle(Left(INGRESS), now_us=71) == [Terminate(WORKER)]
 
 
 def test_a_child_that_fails_soon_waits_longer_each_time() -> None:

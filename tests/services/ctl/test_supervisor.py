@@ -33,11 +33,20 @@ class Process:
         self._process = TiedProcess((sys.executable, "-c", code), output=2)
         self.last_words = "no such device"
         self.pid = self._process.pid
+        self.asks = threading.Event()
+        """Set: it asks for its successor."""
+        self._ended = threading.Event()
 
     def wait(self) -> int:
         status = self._process.wait()
         assert status is not None
+        self._ended.set()
+        self.asks.set()
         return status
+
+    def asks_for_successor(self) -> bool:
+        self.asks.wait()
+        return not self._ended.is_set()
 
     def terminate(self) -> None:
         self._process.send(signal.SIGTERM)
@@ -52,6 +61,7 @@ class Platform:
     def __init__(
         self, codes: dict[Child, str], may_restart: threading.Event | None = None
     ) -> None:
+        self.processes: list[Process] = []
         self.born: SimpleQueue[tuple[Child, str, int]] = SimpleQueue()
         self.restarts: SimpleQueue[Restarted] = SimpleQueue()
         self.said: list[str] = []
@@ -90,6 +100,7 @@ class Platform:
         if previous_exit and self._may_restart is not None:
             assert self._may_restart.wait(PATIENCE_S)
         process = Process(self._codes[child])
+        self.processes.append(process)
         self.born.put((child, previous_exit, process.pid))
         return process
 
@@ -108,6 +119,25 @@ def test_a_killed_process_is_replaced_and_the_new_one_is_told() -> None:
     assert platform.supervisor.pids() == {WORKER: second_pid}
     platform.supervisor.stop()
     assert platform.ends() is True
+
+
+def test_a_process_that_leaves_has_its_successor_beside_it() -> None:
+    platform = Platform({INGRESS: DEAF, WORKER: LIVES})
+    pids = dict(platform.born.get(timeout=PATIENCE_S)[::2] for _ in range(2))
+    (leaver,) = (p for p in platform.processes if p.pid == pids[INGRESS])
+
+    leaver.asks.set()
+
+    restarted = platform.restarts.get(timeout=PATIENCE_S)
+    assert (restarted.child, restarted.previous_exit) == (INGRESS, "exit:0")
+    assert Path(f"/proc/{leaver.pid}").exists()
+    assert platform.supervisor.pids()[INGRESS] == restarted.pid
+    # A stop waits for both, and kills both.
+    platform.supervisor.stop()
+    assert platform.ends() is True
+    for process in platform.processes:
+        assert not Path(f"/proc/{process.pid}").exists()
+    assert len(platform.processes) == 3
 
 
 def test_a_killed_process_is_announced_before_its_successor_runs() -> None:

@@ -194,6 +194,9 @@ class Pipeline:
             self._producer.poll(0)
 
     def _answer(self, served: ServedVersion, requests: list[Request]) -> None:
+        copies = {"silent": 0, "twice": 2}.get(served.model, 1)
+        if not copies:
+            return
         by_address = defaultdict(list)
         for request in requests:
             by_address[request.reply_to].append(request)
@@ -205,7 +208,7 @@ class Pipeline:
             address = members[0].reply_to
             assert address is not None
             assert address.partition is not None
-            for _ in range({"silent": 0, "twice": 2}.get(served.model, 1)):
+            for _ in range(copies):
                 self._producer.produce(address.topic, address.partition, value)
 
 

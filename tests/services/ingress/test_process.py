@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from headrace.lifecycle import ExitCode
 from headrace.wire import ServiceState
+from tests.chaos.proxy import Direction, Proxy
 from tests.services.ingress.pipeline import ROOT, IngressProcess, Pipeline, until
 
 pytestmark = pytest.mark.kafka
@@ -33,24 +35,121 @@ def infer(ingress: IngressProcess | str, model: str, **headers: str) -> httpx.Re
     )
 
 
-def test_sigterm_drains_and_ends_with_0(pipeline: Pipeline) -> None:
-    with IngressProcess(pipeline.bus, slot=3) as ingress:
+def test_sigterm_drains_tells_whoever_is_left_and_ends_with_0(
+    pipeline: Pipeline,
+) -> None:
+    with (
+        IngressProcess(pipeline.bus, slot=3, LIMITS__DRAIN_MS=1500) as ingress,
+        ThreadPoolExecutor(10) as pool,
+    ):
         idle = socket.create_connection(ingress.address, timeout=10)
-        with ThreadPoolExecutor(8) as pool:
-            waiting = [
-                pool.submit(infer, ingress, "silent", headrace_timeout_ms="1500")
-                for _ in range(8)
-            ]
-            until(lambda: len(unanswered(ingress)) == 8)
-            ingress.process.send_signal(signal.SIGTERM)
-            answers = [each.result() for each in waiting]
-        assert [answer.status_code for answer in answers] == [504] * 8
-        assert {answer.headers["connection"] for answer in answers} == {"close"}
+        waiting = [
+            pool.submit(infer, ingress, "silent", headrace_timeout_ms="1500")
+            for _ in range(8)
+        ]
+        unending = pool.submit(infer, ingress, "silent", headrace_timeout_ms="30000")
+        path = infer(ingress, "silent", prefer="respond-async").headers["location"]
+        polling = pool.submit(httpx.get, f"{ingress.url}{path}?wait=30", timeout=20)
+        halves = [begun(ingress, text) for text in HALVES]
+        until(lambda: len(unanswered(ingress)) == 9)
+        ingress.process.send_signal(signal.SIGTERM)
+        asked_s = time.monotonic()
+        poll = polling.result()
+        assert time.monotonic() - asked_s < 1
+        assert [each.result().status_code for each in waiting] == [504] * 8
+        assert unending.result().headers["headrace-reason"] == "draining"
+        for half in halves:
+            assert_told(half)
+        for answer in (poll, unending.result(), *(each.result() for each in waiting)):
+            assert answer.headers["connection"] == "close"
+            assert answer.headers["headrace-request-id"]
+        assert (poll.status_code, poll.headers["location"]) == (202, path)
         assert idle.recv(1) == b""
         idle.close()
         assert ingress.process.wait(10) == 0
-    assert ingress.logged("drain.started", unanswered=8)
+    assert ingress.logged("drain.started", unanswered=9)
     assert ingress.logged("drain.ended", unanswered=0)
+    assert not ingress.logged("unstructured")
+
+
+_HEAD = b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: h\r\n"
+HALVES = {
+    "in the head": _HEAD,
+    "in the body": _HEAD + b"content-length: 9\r\n\r\n{",
+    "behind ASGI": _HEAD + b"expect: 100-continue\r\ncontent-length: 9\r\n\r\n{",
+}
+
+
+def begun(ingress: IngressProcess, half: str) -> socket.socket:
+    """A request that stops where its name says."""
+    connection = socket.create_connection(ingress.address, timeout=10)
+    connection.sendall(HALVES[half])
+    return connection
+
+
+def assert_told(half: socket.socket) -> None:
+    """It is answered 503 in the end, with the reason and an id."""
+    with half, half.makefile("rb") as file:
+        text = (
+            file.read().decode().lower().removeprefix("http/1.1 100 continue\r\n\r\n")
+        )
+    assert text.startswith("http/1.1 503 ")
+    for field in ("headrace-reason: draining", "connection: close", "retry-after: 1"):
+        assert f"\r\n{field}\r\n" in text
+    assert "\r\nheadrace-request-id: " in text
+
+
+def test_an_ingress_that_starts_before_its_log_says_so_and_goes_on(
+    pipeline: Pipeline,
+) -> None:
+    proxy = Proxy()
+    port = pipeline.bus.bootstrap_servers.rpartition(":")[2]
+    proxy.lead_to(int(port))
+    proxy.stall(*Direction)
+    bus = pipeline.bus.model_copy(
+        update={"bootstrap_servers": f"127.0.0.1:{proxy.port}"}
+    )
+    ingress = IngressProcess(bus, slot=2)
+    try:
+        until(lambda: accepts(ingress), 20)
+        live = httpx.get(f"{ingress.url}/livez")
+        ready = httpx.get(f"{ingress.url}/readyz")
+        asked = infer(ingress, "echo")
+        model = httpx.get(f"{ingress.url}/v2/models/echo")
+        assert (live.status_code, "has not answered" in ready.text) == (200, True)
+        for refused in (ready, asked, model):
+            assert refused.status_code == 503
+            assert refused.headers["headrace-reason"] == "log_unavailable"
+            assert refused.headers["retry-after"] == "1"
+            assert refused.headers["headrace-request-id"]
+        proxy.flow()
+        with ingress:
+            assert infer(ingress, "echo").status_code == 200
+            assert httpx.get(f"{ingress.url}/readyz").status_code == 200
+        assert ingress.process.returncode == 0
+    finally:
+        ingress.process.kill()
+        proxy.close()
+
+
+def test_without_its_log_an_ingress_still_drains_at_once(pipeline: Pipeline) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        bus = pipeline.bus.model_copy(update={"bootstrap_servers": address})
+        ingress = IngressProcess(bus, slot=2)
+        until(lambda: accepts(ingress), 20)
+        ingress.process.send_signal(signal.SIGTERM)
+        assert ingress.process.wait(5) == 0
+        ingress.__exit__()
+
+
+def accepts(ingress: IngressProcess) -> bool:
+    if not ingress.logged("http.listening"):
+        return False
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(ingress.address).close()
+        return True
+    return False
 
 
 def unanswered(ingress: IngressProcess) -> list[str]:
@@ -227,10 +326,14 @@ def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
     with socket.create_server(("127.0.0.1", 0), backlog=16) as shared:
         url = f"http://127.0.0.1:{shared.getsockname()[1]}"
 
-        def ingress() -> IngressProcess:
+        def ingress(*passed: int, **more: object) -> IngressProcess:
             number = shared.fileno()
             return IngressProcess(
-                pipeline.bus, 3, pass_fds=(number,), HTTP__SOCKET=number
+                pipeline.bus,
+                3,
+                pass_fds=(number, *passed),
+                HTTP__SOCKET=number,
+                **more,
             )
 
         with ingress() as first:
@@ -246,8 +349,25 @@ def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
         with ThreadPoolExecutor(8) as pool:
             # Nobody runs: they connect, and wait.
             asked = [pool.submit(infer, url, "echo") for _ in range(8)]
-            with ingress():
+            supervisor, theirs = socket.socketpair()
+            number = theirs.fileno()
+            with ingress(number, HTTP__SUCCESSION=number) as second:
                 assert {each.result().status_code for each in asked} == {200}
+                second.process.send_signal(signal.SIGTERM)
+                assert supervisor.recv(1) == b"\n"
+                served = infer(url, "echo")
+                assert served.status_code == 200
+                assert served.headers.get("connection") != "close"
+                assert not second.logged("drain.started")
+                with ingress(number, HTTP__SUCCESSION=number) as third:
+                    assert second.process.wait(10) == 0
+                    assert second.logged("drain.started")
+                    assert infer(url, "echo").status_code == 200
+                    # Nobody starts another one.
+                    supervisor.close()
+                    third.process.send_signal(signal.SIGTERM)
+                    assert third.process.wait(5) == 0
+            theirs.close()
 
 
 @pytest.mark.parametrize(
