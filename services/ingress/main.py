@@ -103,8 +103,7 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="services.ingress")
     parser.add_argument("--slot", type=int, default=0)
     add_standby(parser)
-    options = parser.parse_args()
-    stand_by(options)
+    stand_by(options := parser.parse_args())
     slot = options.slot
     # For what is wrong with the settings themselves.
     configure_logs(LogSettings(), service="ingress", slot=slot)
@@ -201,10 +200,13 @@ class _Ingress:
         self._handler = self._made_handler()
         self._kept.keeper.ends = self._handler.ends
         self._server = self._made_server()
-        self._leaving = Leaving(
+        self._leaving = self._made_leaving(asked)
+
+    def _made_leaving(self, asked: DrainFlag) -> Leaving:
+        return Leaving(
             asked,
-            slot,
-            succession=Succession(settings.http.succession),
+            self._slot,
+            succession=Succession(self._settings.http.succession),
             handler=self._handler,
             server=self._server,
             kept=self._kept,
