@@ -177,7 +177,6 @@ class _Ingress:
                 element_text_bytes=settings.limits.json_element_bytes_max,
             ),
         )
-        self._fleet.log_awaited = True
         self._admission = Admission(settings.admission, self._fleet.router)
         self._statistics = Statistics()
         self._meter = Meter(IngressMetrics(self._registry))
@@ -295,6 +294,7 @@ class _Ingress:
 
     async def _connect(self, threads: Sequence[ServiceThread]) -> None:
         """Begin to read and write the log, as soon as it answers."""
+        self._fleet.log_awaited = True
         await provided(self._settings.bus, self._connection, self._health)
         self._fleet.log_awaited = False
         self._handler.log_heard(self._clock.now_us())

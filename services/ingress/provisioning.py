@@ -15,7 +15,8 @@ from headrace.wire import base_topics
 
 __all__ = ["provided"]
 
-TIMEOUT_S = 30
+TRY_S = 5.0
+"""A request of a try that began while the log was away may hang, though it is back."""
 
 REST_S = 0.5
 """Between two tries: an error may come at once."""
@@ -46,7 +47,7 @@ async def provided(
         with suppress(RuntimeError):
             while True:
                 try:
-                    admin.create_topics(topics, TIMEOUT_S)
+                    admin.create_topics(topics, TRY_S)
                 except BusError as error:
                     health.await_("log", f"the log has not answered yet: {error}")
                     log.warning("topic.missing", code=error.code, text=str(error))
