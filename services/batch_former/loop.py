@@ -21,6 +21,7 @@ from headrace.delivery.events import (
     WriteEnded,
 )
 from headrace.lifecycle import DrainFlag, Heartbeat, Pulse
+from headrace.scheduling import Publishing
 from headrace.telemetry import get_log
 from services.batch_former.acting import Acting
 from services.batch_former.inbox import Channel, Inbox
@@ -56,13 +57,7 @@ WAIT_US_MAX = 100_000
 """Longest wait of a turn: the loop's pulse must be seen."""
 RETAKE_US = 500_000
 """Between two looks for lanes that the group gave us and that we have let go."""
-PUBLISH_US = 200_000
-PUBLISH_CALM_US = 50_000
-PUBLISH_PRESSED_US = 15_000
-"""Where requests wait for the device, ingresses refuse by what they are told: 70 small
-records a second. Every process reads each, so where nobody waits they are fewer."""
-BUSY_US = 1_000_000
-"""For so long after the last request. That a queue has become empty is news as well."""
+MEASURE_US = 200_000
 FENCED_MAX = 5
 FENCED_WITHIN_US = 60_000_000
 """Fenced so often in so long, though nobody else of our name is heard, the process
@@ -117,8 +112,7 @@ class Loop:
         self._now_us = clock.now_us()
         self._retake_at_us = 0
         self._measure_at_us = 0
-        self._publish_at_us = 0
-        self._busy_until_us = 0
+        self._publishing = Publishing()
         self._busy_us = 0
         """Of the turns since the last measurement."""
 
@@ -174,10 +168,7 @@ class Loop:
                 self._intake.take_completions(message, self._now_us)
             case ReadBatch():
                 self._intake.take_requests(message, self._now_us)
-                self._busy_until_us = self._now_us + BUSY_US
-                self._publish_at_us = min(
-                    self._publish_at_us, self._now_us + self._publish_every_us()
-                )
+                self._publishing.received(self._now_us)
             case WritesEnded(ended=ended):
                 self._end_writes(ended)
             case LinkEnded(link=link):
@@ -276,7 +267,7 @@ class Loop:
             self._retake_at_us = self._now_us + RETAKE_US
             for lane in self._ownership.owned - self._lanes.owned.keys():
                 self._assign(lane)
-        if self._now_us >= self._publish_at_us:
+        if self._now_us >= self._publishing.at_us:
             self._publish()
 
     def _be_fenced(self, status_end: int) -> None:
@@ -303,26 +294,19 @@ class Loop:
 
     def _publish(self) -> None:
         if self._now_us >= self._measure_at_us:
-            self._measure_at_us = self._now_us + PUBLISH_US
+            self._measure_at_us = self._now_us + MEASURE_US
             busy_us, self._busy_us = self._busy_us, 0
             measured = self._published.measure(self._lanes, busy_us, self._now_us)
             for owned, hops in measured:
                 self._acting.tell(owned, hops, self._now_us)
             self._intake.cool(self._now_us)
         self._published.refresh(self._lanes, self._now_us)
-        if self._now_us < self._busy_until_us or self._published.is_busy:
-            self._publish_at_us = self._now_us + self._publish_every_us()
+        if self._publishing.looked(self._published.loads, self._now_us):
             self._heartbeat.hasten()
-        else:
-            self._publish_at_us = self._now_us + PUBLISH_US
-
-    def _publish_every_us(self) -> int:
-        is_pressed = self._published.is_pressed
-        return PUBLISH_PRESSED_US if is_pressed else PUBLISH_CALM_US
 
     def _let_time_pass(self) -> int:
         """Tick the lanes that are due; how long until the next one is."""
-        wait_us = min(WAIT_US_MAX, self._publish_at_us - self._now_us)
+        wait_us = min(WAIT_US_MAX, self._publishing.at_us - self._now_us)
         for owned in list(self._lanes.owned.values()):
             if not self._has_caught_up(owned):
                 continue

@@ -17,9 +17,6 @@ from services.batch_former.measuring import Measuring
 
 __all__ = ["Published"]
 
-PRESSED_US = 10_000
-"""What lies before a request in the former and in the workers, as device time."""
-
 
 class Published:
     """The loop refreshes it; the heartbeat's thread reads it."""
@@ -47,9 +44,6 @@ class Published:
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self._lanes: tuple[LaneLoad, ...] = ()
-        self.is_pressed = False
-        """Whether a request that comes now to one of our lanes waits for its device."""
-
         self._hops: dict[int, tuple[int, HopsMeasured]] = {}
         self._epochs: dict[int, int] = {}
         self._queued: frozenset[tuple[str, int, str]] = frozenset()
@@ -60,9 +54,9 @@ class Published:
         return f"{Role.BATCH_FORMER}/{self._slot}".encode()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether anything waits or runs in a lane of ours."""
-        return any(load.load.queues or any(load.load.free_us) for load in self._lanes)
+    def loads(self) -> list[Load]:
+        """Of our lanes, as of the last look."""
+        return [lane.load for lane in self._lanes]
 
     def heartbeat(self) -> bytes:
         return encode_json(
@@ -91,7 +85,6 @@ class Published:
     def refresh(self, lanes: Lanes, now_us: int) -> None:
         """Look at every lane anew, for the next heartbeat."""
         self._lanes = tuple(self._load(owned, now_us) for owned in lanes.owned.values())
-        self.is_pressed = any(_wait_us(lane.load) > PRESSED_US for lane in self._lanes)
 
     def measure(
         self, lanes: Lanes, busy_us: int, now_us: int
@@ -157,7 +150,3 @@ class Published:
             metrics.takeovers.labels(lane).inc()
             metrics.epoch.labels(lane).set(load.epoch)
             self._log.info("lane.active", lane=lane, epoch=load.epoch)
-
-
-def _wait_us(load: Load) -> int:
-    return max(load.free_us, default=0) + sum(each.backlog_us for each in load.queues)

@@ -32,7 +32,7 @@ from headrace.domain import (
     Ticked,
     VersionChanged,
 )
-from headrace.scheduling import BatchFormer
+from headrace.scheduling import BatchFormer, Publishing
 from headrace.simulation.pool import Loss, ModelSpec, Pool
 from headrace.simulation.tallies import Histogram, Results, Tallies
 from headrace.simulation.workload import Kind, Stream, kinds_of, merged
@@ -42,8 +42,6 @@ __all__ = ["World"]
 MS = 1_000
 SECOND_US = 1_000_000
 CREDITS = 2
-PUBLISH_US = 15 * MS
-PUBLISH_IDLE_US = 200 * MS
 NEVER_US = 1 << 62
 NOTHING = Signature(inputs=(), outputs=())
 VERSION = "1"
@@ -67,6 +65,8 @@ class _Lane:
         self.number = number
         self.scheduler = scheduler
         self.tick_at_us = NEVER_US
+        self.publishing = Publishing()
+        self.publish_at_us = NEVER_US
 
 
 class World:
@@ -181,7 +181,7 @@ class World:
         for lane in self._lanes:
             if self._doors and isinstance(lane.scheduler, BatchFormer):
                 self._hear(lane, lane.scheduler.load(0))
-                self._at(PUBLISH_US, self._publish, lane, lane.scheduler)
+                self._pace(lane, lane.scheduler)
         for loss in pool.losses:
             self._at(int(loss.at_s * SECOND_US), self._lose, loss)
         place = 0
@@ -278,6 +278,10 @@ class World:
 
     def _receive(self, request: Request, lane: _Lane) -> None:
         lane.scheduler.handle(Arrived(request), self._now_us)
+        former = lane.scheduler
+        if self._doors and isinstance(former, BatchFormer):
+            lane.publishing.received(self._now_us)
+            self._pace(lane, former)
         self._wake(lane)
 
     def _wake(self, lane: _Lane) -> None:
@@ -298,12 +302,21 @@ class World:
         self._wake(lane)
 
     def _publish(self, lane: _Lane, former: BatchFormer) -> None:
+        if lane.publish_at_us != self._now_us:
+            return
+        lane.publish_at_us = NEVER_US
         load = former.load(self._now_us)
+        # A heartbeat tells what is not told at once, about when a quiet lane is
+        # looked at.
+        lane.publishing.looked([load], self._now_us)
         self._at(self._now_us + self._pool.request_us, self._hear, lane, load)
-        is_idle = not load.queues and not any(load.free_us)
-        next_us = self._now_us + (PUBLISH_IDLE_US if is_idle else PUBLISH_US)
-        if next_us < self._results.seconds * SECOND_US:
-            self._at(next_us, self._publish, lane, former)
+        self._pace(lane, former)
+
+    def _pace(self, lane: _Lane, former: BatchFormer) -> None:
+        at_us = lane.publishing.at_us
+        if at_us < min(lane.publish_at_us, self._results.seconds * SECOND_US):
+            lane.publish_at_us = at_us
+            self._at(at_us, self._publish, lane, former)
 
     def _hear(self, lane: _Lane, load: Load) -> None:
         pool = self._pool

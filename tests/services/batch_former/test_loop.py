@@ -22,7 +22,7 @@ from headrace.delivery.events import (
     Ticked,
     WriteEnded,
 )
-from headrace.domain import HopsMeasured
+from headrace.domain import HopsMeasured, Load
 from headrace.lifecycle import DrainFlag, Heartbeat, Pulse
 from headrace.scheduling import BatchFormer, SchedulingSettings
 from headrace.testing import ManualClock
@@ -89,8 +89,7 @@ class Surroundings:
         self.asked_ends: list[int] = []
         self.let_go_of: list[int] = []
         self.status_at = 0
-        self.is_busy = False
-        self.is_pressed = False
+        self.loads: list[Load] = []
         self.is_draining = False
         self.has_twin = False
         self.joined = 0
@@ -126,6 +125,8 @@ class Surroundings:
 
     def hasten(self) -> None:
         self.hastened += 1
+
+    def release(self) -> None: ...
 
     def drain(self) -> None:
         self.is_draining = True
@@ -170,7 +171,7 @@ class World:
             requests=(),
             completions=cast(Consuming, None),
             ownership=cast(Ownership, self.around),
-            writing=cast(Writing, None),
+            writing=cast(Writing, self.around),
             measuring=cast(Measuring, None),
             admin=cast(Admin, None),
             keys=cast(AnsweredKeys, None),
@@ -285,14 +286,16 @@ def test_a_lane_that_was_dropped_and_is_still_ours_is_taken_anew() -> None:
     assert [events[0] for events in told] == [Assigned(), Assigned()]
 
 
-@pytest.mark.parametrize(("is_pressed", "told"), [(True, 66), (False, 20)])
+@pytest.mark.parametrize(
+    ("free_us", "told"),
+    [(11_000, 66), (9_000, 20), (0, 0)],
+    ids=("wait", "run", "idle"),
+)
 def test_ingresses_are_told_more_often_where_requests_wait_for_the_device(
-    is_pressed: bool,  # noqa: FBT001 - what the test is about
-    told: int,
+    free_us: int, told: int
 ) -> None:
     world = World()
-    world.around.is_busy = True
-    world.around.is_pressed = is_pressed
+    world.around.loads = [Load(slots=1, free_us=[free_us])]
     world.script.then(0, LanesAssigned((0,)))
     for _ in range(1000):
         world.script.then(MS)
