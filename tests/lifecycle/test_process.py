@@ -50,6 +50,10 @@ def thread():
     await_drain()
     return ExitCode.OK
 
+def leave_behind():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    lose()
+
 def drain():
     print("up", flush=True)
     return ExitCode.OK if await_drain() else ExitCode.STALLED
@@ -85,6 +89,12 @@ def run(body: str) -> tuple[int, dict[str, object]]:
     [
         ("run_to_exit(refuse)", ExitCode.SETUP, "setup.refused", "the way out"),
         ("run_to_exit(lose)", ExitCode.LOG_UNAVAILABLE, "log.unavailable", "nobody"),
+        (
+            "run_to_exit(leave_behind)",
+            ExitCode.LOG_UNAVAILABLE,
+            "log.unavailable",
+            "nobody",
+        ),
         ("run_to_exit(break_)", ExitCode.FAILED, "process.failed", "a bug"),
         ("run_to_exit(thread)", ExitCode.FAILED, "process.failed", "a bug"),
     ],

@@ -52,7 +52,7 @@ class ExitCode(IntEnum):
 
 def run_to_exit(run: Callable[[], ExitCode]) -> NoReturn:
     """Run a service's main loop and end the process with what it returns, or with
-    the code of the error that ended it."""
+    the code of the error that ended it; whatever its threads still do."""
     # What is wrong with the settings is logged before they can say how.
     if not are_logs_configured():
         configure_logs(LogSettings(), service=Path(sys.argv[0]).parent.name)
@@ -67,7 +67,11 @@ def run_to_exit(run: Callable[[], ExitCode]) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the supervisor of the main loop
         get_log().critical("process.failed", exc_info=error)
         code = ExitCode.FAILED
-    sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The interpreter's own end waits for threads, and Kafka's client, which it closes
+    # there, for a log that may be gone: for ever, and deaf to signals.
+    os._exit(code)
 
 
 def end_with_any_thread() -> None:
