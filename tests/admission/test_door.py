@@ -68,6 +68,43 @@ def test_a_request_enters_an_idle_lane() -> None:
     assert ask(a_door(a_load())) == Admitted(0)
 
 
+def test_a_full_batch_may_wait_behind_one_that_runs_though_it_be_more_than_fill() -> (
+    None
+):
+    # 0.6 of 40 ms leave 14 beside a batch of 10; two batches are 20.
+    assert ask(a_door(a_load(standard=20)), limit_ms=40) == Admitted(0)
+
+    denied = ask(a_door(a_load(standard=21)), limit_ms=40)
+    assert isinstance(denied, Denied)
+    assert denied.text.endswith(
+        "31 ms, more than 0.75 (batches_within_limit_min) of the time limit of 40 ms"
+    )
+
+
+def test_what_waits_so_has_to_end_in_time_with_the_hops() -> None:
+    # Of 31 ms the hops take 3.
+    assert ask(a_door(a_load(standard=18)), limit_ms=31) == Admitted(0)
+
+    assert isinstance(ask(a_door(a_load(standard=19)), limit_ms=31), Denied)
+
+
+def test_versions_that_share_a_slot_each_gather_a_batch() -> None:
+    def waits(ms: int, versions: int, slots: int = 1) -> Admitted | Denied:
+        load = a_load(standard=ms * slots, slots=slots)
+        prices = [PRICE, *(_another(number) for number in range(1, versions))]
+        return ask(a_door(msgspec.structs.replace(load, prices=prices)))
+
+    # 100 ms hold ten batches: one of them runs, one is the request's own.
+    assert waits(70, versions=6) == Admitted(0)
+    assert waits(100, versions=9) == Admitted(0)
+    for ms, versions, slots in ((71, 6, 1), (51, 3, 1), (101, 9, 1), (71, 12, 2)):
+        assert isinstance(waits(ms, versions, slots), Denied), (ms, versions, slots)
+
+
+def _another(number: int) -> Price:
+    return msgspec.structs.replace(PRICE, version=str(number + 1))
+
+
 def test_a_request_enters_up_to_a_part_of_its_time_limit() -> None:
     # 10 ms of run leave 50 of the 60 ms that are allowed.
     assert ask(a_door(a_load(standard=50))) == Admitted(0)

@@ -17,6 +17,7 @@ LONG = (
         "the field at 2.0x",
         "M=20 gamma:4",
     ),
+    *("41 ms of 130", "62 ms of 200", "32.5 ms of 100", "one worker, 1.5x, M=20"),
     *("one worker at 0.7x", "one worker at 1.1x", "bulk beside 0.4x"),
 )
 """Left to the longer runs: others show the same."""

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from headrace.admission.gradient import GradientLimit
+from headrace.admission.room import room_of
 from headrace.admission.settings import AdmissionSettings
 from headrace.domain import Load, Price, Priority, Reason
 
@@ -62,6 +63,8 @@ class _Lane:
         self._reach_us = [0.0]
         self.prices: dict[tuple[str, str], Price] = {}
         self.heavy: frozenset[str] = frozenset()
+        self.versions = 0.0
+        """Asked for lately, for each slot."""
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
         self.slots = load.slots
@@ -69,6 +72,7 @@ class _Lane:
         self.hops_us = hops_us
         self.heavy = frozenset(load.heavy)
         self.prices = {(each.model, each.version): each for each in load.prices}
+        self.versions = len(load.prices) / load.slots if load.slots else 0.0
         ahead_us = 0.0
         for priority in Priority:
             ahead_us += sum(
@@ -176,6 +180,7 @@ class Door:
                 limit_us,
                 lag_us,
                 tenant in known.heavy,
+                known.versions,
             )
             return known.admitted if denied is None else denied
         if blind is not None:
@@ -219,6 +224,7 @@ class Door:
         limit_us: int,
         lag_us: int,
         is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
+        versions: float,
     ) -> Denied | None:
         settings = self._settings
         left_us = limit_us - lag_us
@@ -228,11 +234,14 @@ class Door:
             # Nothing is ahead, so refusing helps nobody; and what is never let in
             # never shows that the hops have become shorter again.
             return None
-        short = limit_us < settings.batches_within_limit_min * batch_us
-        if short:
-            setting, part, run, run_us = "choice", settings.choice, "a run", one_us
-        else:
-            setting, part, run, run_us = "fill", settings.fill, "a batch", batch_us
+        part, setting, in_batch, in_time = room_of(
+            settings,
+            limit_us=limit_us,
+            left_us=left_us,
+            batch_us=batch_us,
+            versions=versions,
+        )
+        run, run_us = ("a batch", batch_us) if in_batch else ("a run", one_us)
         if is_heavy:
             part *= settings.heavy_part
             setting += " * heavy_part: the tenant has had more than his share"
@@ -240,7 +249,7 @@ class Door:
         # The queue is what the door can do something about; the hops have the rest of
         # the time limit.
         finish_us = waits_us + hops_us + batch_us
-        late_us = 0 if short else finish_us - left_us
+        late_us = finish_us - left_us if in_time else 0
         over_us = max(queue_over_us, late_us)
         if over_us <= 0:
             return None
@@ -254,7 +263,7 @@ class Door:
         else:
             text = (
                 f"{ahead}{_ms(run_us)} ms: {_ms(waits_us + run_us)} ms, more than "
-                f"{part:g} ({setting}) of {limit}"
+                f"{part:.3g} ({setting}) of {limit}"
             )
         return Denied(Reason.OVERLOADED, text, over_us)
 

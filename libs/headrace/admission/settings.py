@@ -30,12 +30,15 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     the device's goodput at 1.0, 99 % at 0.6)."""
 
     batches_within_limit_min: int = Field(default=3, gt=0, le=BATCHES_MAX)
-    """A time limit that holds fewer batches than this has no room for a queue of full
-    ones: the former then needs requests to choose from, and gives up the others."""
+    """What batches need to be full: one runs, one waits, one is the request's own. A
+    request also enters while so many are ahead with its own, though that be more than
+    ``fill``; and as many more as versions share a slot besides one. A time limit that
+    holds fewer than this has no room for full ones: the former then needs requests to
+    choose from, and gives up the others."""
 
     choice: float = Field(default=4.0, ge=1, le=CHOICE_MAX)
-    """For such a model a request enters while the work ahead is at most this many
-    times what the time limit holds, if it could finish in a batch of its own. Less
+    """There a request enters while the work ahead is at most this many times what the
+    time limit holds, if it could finish in a batch of its own; nowhere at more. Less
     than that refuses what comes at the end of a burst, and could be served after it,
     for the sake of what came first and is lost anyway."""
 
