@@ -377,7 +377,7 @@ def _field_elsewhere() -> Iterator[Floor]:
                 model, stream, models=models, workers=workers, seconds=seconds
             )
 
-        yield Floor(f"the field, {name}: not behind in both", 0.994, measure)
+        yield Floor(f"the field, {name}: not behind in both", 0.995, measure)
 
 
 def _of_the_field(

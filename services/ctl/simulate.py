@@ -136,16 +136,18 @@ def simulate_pool(  # noqa: PLR0913 - one parameter per option
     described = _described(scenario, shape)
     described = described.model_copy(update=_given(changes))
     console = Console(stderr=True)
+    _check_together(changes, compare=compare)
     if mlperf is not None:
+        given = {"--sweep": sweep, "--compare": compare, "--report": report}
+        for name, value in given.items():
+            if value:
+                raise UsageError(f"--mlperf {mlperf} prints one rate: omit {name}")
         try:
             return _mlperf(described, mlperf, console, as_json=as_json)
         except ValidationError as error:
             raise UsageError(f"--mlperf {mlperf}: {explained(error)}") from error
     if report is not None:
-        if report.suffix not in {".html", ".png"}:
-            raise UsageError(f"--report {report}: name a .html or a .png file")
-        with usable("report", report, "name another file with --report"):
-            report.touch()
+        _check_report(report)
     runs = _runs(
         described, _factors(sweep, described), compare=compare, console=console
     )
@@ -159,6 +161,27 @@ def simulate_pool(  # noqa: PLR0913 - one parameter per option
     else:
         _show(summaries)
     return 0
+
+
+def _check_together(changes: Changes, *, compare: bool) -> None:
+    if compare and changes.policy is not None:
+        raise UsageError("--compare runs every policy: omit --policy")
+    if changes.admission and changes.policy not in {None, "headrace"}:
+        raise UsageError(
+            f"--policy {changes.policy} has no door: omit --admission, which is the "
+            "product's policy's alone"
+        )
+
+
+def _check_report(report: Path) -> None:
+    """Before the run, which may take long; what is not written leaves no file."""
+    if report.suffix not in {".html", ".png"}:
+        raise UsageError(f"--report {report}: name a .html or a .png file")
+    with usable("report", report, "name another file with --report"):
+        is_new = not report.exists()
+        report.touch()
+        if is_new:
+            report.unlink()
 
 
 def _given(options: Shape | Changes) -> dict[str, Any]:

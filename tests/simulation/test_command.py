@@ -98,6 +98,20 @@ def test_mlperf_scenarios_print_their_rates(simulate: Any) -> None:
     assert "queries/s pass" in simulate(*POOL, "--mlperf", "server")[1]
 
 
+def test_a_run_that_does_not_end_leaves_no_report(
+    simulate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("services.ctl.simulate.simulate", interrupted)
+    page = tmp_path / "report.html"
+    status, _, _ = simulate(*POOL, "--report", str(page))
+
+    assert status != 0
+    assert not page.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -121,6 +135,11 @@ def test_mlperf_scenarios_print_their_rates(simulate: Any) -> None:
             ("--mlperf", "offline", "--load", "0.1", "--seconds", "86400"),
             "--mlperf off",
         ),
+        (("--mlperf", "server", "--report", "x.html"), "one rate: omit --report"),
+        (("--mlperf", "offline", "--sweep", "1,2"), "one rate: omit --sweep"),
+        (("--mlperf", "offline", "--compare"), "one rate: omit --compare"),
+        (("--compare", "--policy", "fifo"), "runs every policy: omit --policy"),
+        (("--policy", "triton", "--admission"), "has no door: omit --admission"),
         (("--report", "x.pdf"), "name a .html or a .png file"),
         (("--policy", "best"), "--policy"),
         (("--scenario", "nowhere.toml"), "nowhere.toml cannot be read"),

@@ -107,3 +107,14 @@ def test_what_a_lost_worker_held_runs_elsewhere() -> None:
 
     assert told.offered == told.on_time + told.late + told.refused.total()
     assert told.attainment >= 0.95
+
+
+def test_a_worker_that_is_lost_twice_at_once_returns_after_the_later_loss() -> None:
+    first, second = (
+        Loss(worker=0, at_s=at_s, seconds=seconds)
+        for at_s, seconds in ((0.5, 1.0), (1.0, 2.0))
+    )
+    told = simulated(online(0.5, seconds=5), pool=Pool(losses=(first, second))).of()
+
+    assert told.attainment_between(1, 2) == told.attainment_between(2, 3) == 0
+    assert told.attainment_between(4, 5) > 0.9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from html import escape
+from math import nan
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -191,11 +192,12 @@ def _draw_seconds(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Part answered in time, by the second of the request")
     for summary, results in runs:
         limited = results.of(limited=True)
+        # A second without requests is a gap.
         parts = [
-            limited.attainment_between(second, second + 1)
-            for second in range(len(limited.offered_by_second))
+            limited.attainment_between(second, second + 1) if offered else nan
+            for second, offered in enumerate(limited.offered_by_second)
         ]
-        axes.plot(parts, label=summary.policy)
+        axes.plot(parts, marker=".", label=summary.policy)
     axes.set_ylim(-0.02, 1.05)
     axes.set_xlabel("s")
 

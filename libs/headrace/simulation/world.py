@@ -56,7 +56,9 @@ class _Worker:
         self.lane = lane
         self.held: deque[Dispatch] = deque()
         self.busy_until_us = 0
-        self.lost = False
+        self.back_us = 0
+        """Until then it is lost."""
+
         self.life = 0
 
 
@@ -338,7 +340,7 @@ class World:
         self._results.release[dispatch.reason] += 1
         self._results.batch_rows.add(rows)
         self._tell(worker)
-        if worker.lost:
+        if self._now_us < worker.back_us:
             return
         starts_us = max(self._now_us + self._pool.control_us, worker.busy_until_us)
         run_us = self._duration_us(worker, dispatch.requests[0].model, rows, starts_us)
@@ -413,11 +415,11 @@ class World:
         """Nobody knows until the lease lapses."""
         worker = self._workers[loss.worker]
         worker.life += 1
-        worker.lost = True
         worker.busy_until_us = 0
         self._at(self._now_us + loss.lease_us, self._lapse, worker)
-        back_us = self._now_us + int(loss.seconds * SECOND_US)
-        self._at(max(back_us, self._now_us + loss.lease_us), self._return, worker)
+        lasts_us = max(int(loss.seconds * SECOND_US), loss.lease_us)
+        worker.back_us = max(worker.back_us, self._now_us + lasts_us)
+        self._at(worker.back_us, self._return, worker)
 
     def _lapse(self, worker: _Worker) -> None:
         """What the worker held runs again, elsewhere."""
@@ -434,9 +436,9 @@ class World:
         self._wake(worker.lane)
 
     def _return(self, worker: _Worker) -> None:
-        worker.lost = False
-        self._tell(worker)
-        self._wake(worker.lane)
+        if self._now_us == worker.back_us:
+            self._tell(worker)
+            self._wake(worker.lane)
 
 
 def _normal(dice: np.random.Generator) -> Iterator[float]:
