@@ -112,7 +112,7 @@ def test_what_a_lost_worker_held_runs_elsewhere() -> None:
 def test_a_worker_that_is_lost_twice_at_once_returns_after_the_later_loss() -> None:
     first, second = (
         Loss(worker=0, at_s=at_s, seconds=seconds)
-        for at_s, seconds in ((0.5, 1.0), (1.0, 2.0))
+        for at_s, seconds in ((0.5, 1.2), (1.0, 2.0))
     )
     told = simulated(online(0.5, seconds=5), pool=Pool(losses=(first, second))).of()
 
