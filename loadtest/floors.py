@@ -26,6 +26,7 @@ from headrace.simulation import POLICIES, Results, Scenario, read_arrivals
 from headrace.simulation.bounds import offline_optimum, zero_drop_rate
 from loadtest.bulk_floors import bulk_floors
 from loadtest.pools import DEVICE, SHAPES, Floor, Section, a_scenario, run
+from loadtest.urgency_floors import urgency_floors
 
 BURSTS = "gamma:4"
 LIMIT_US, HOPS_US = 100_000, 3_000
@@ -39,6 +40,7 @@ def floors() -> Iterator[Floor]:
         _optimum(),
         _recovery(),
         bulk_floors(),
+        urgency_floors(),
         _fairness(),
         _slower_device(),
         _disturbed(),

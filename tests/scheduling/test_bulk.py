@@ -107,3 +107,18 @@ def test_batches_grow_as_far_as_they_may_where_bulk_is_to_have_all_that_is_left(
 
     rows = [sum(each.rows for each in one.dispatch.requests) for one in sent]
     assert min(rows) > 32 - 8
+
+
+def test_bulk_that_has_waited_for_long_goes_before_standard_requests() -> None:
+    """Beside more of them than the worker can do, and without a share of its own."""
+    settings = NO_HOPS.model_copy(
+        update={"bulk_ageing_us": 200 * MS, "shares": (0.0, 0.0, 0.0, 0.0)}
+    )
+    versions = a_version(max_batch=1), a_version("bulk", max_batch=1)
+    room = Room(*versions, slots=1, settings=settings)
+    online = [a_request(at_us=at_ms * MS, limit_us=100 * MS) for at_ms in range(400)]
+    bulk = a_request(model="bulk", priority=Priority.BULK, limit_us=None, at_us=1)
+    room.run([*online, bulk])
+
+    (ran,) = (each for each in room.sent if each.priority is Priority.BULK)
+    assert 200 * MS < ran.at_us < 210 * MS

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.domain import Dispatch, Priority
 from headrace.scheduling.estimate import RunTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.queue import Band, Entry
 from headrace.scheduling.selection import Selection, Terms, select
-from tests.scheduling.scenes import MS, a_request
+from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
 TIMES = RunTimes(4, {1: 2 * MS, 2: 3 * MS, 4: 5 * MS}, quantile=0.95)
 """Untrusted, so deadlines are judged by 1.25 times these."""
@@ -97,3 +98,38 @@ def test_a_head_that_costs_most_of_the_batch_is_not_spared() -> None:
     _, victims = choose(3, 100, 100, 100, 100, tenants=a_contest(), names="baaaa")
 
     assert victims == [0]
+
+
+def test_who_rides_along_is_in_time() -> None:
+    """Of 1 ms and 1 ms a row, bounded a quarter higher: two rows fit 5 ms, not ten."""
+    desk = Desk(a_version(max_batch=32))
+    urgent = [a_request(priority=Priority.INTERACTIVE) for _ in range(10)]
+    desk.arrive(*urgent, a_request(key="tight", limit_us=5 * MS))
+
+    first, *_ = desk.tick()
+
+    assert isinstance(first, Dispatch)
+    assert sorted(keys(first)) == sorted(each.key for each in urgent)
+
+
+def test_a_head_that_would_keep_others_from_riding_along_is_left() -> None:
+    desk = Desk(a_version(max_batch=32))
+    behind = [a_request() for _ in range(31)]
+    urgent = a_request(priority=Priority.REALTIME)
+    desk.arrive(urgent, a_request(key="tight", limit_us=7 * MS), *behind)
+
+    first, *_ = desk.tick()
+
+    assert isinstance(first, Dispatch)
+    assert sorted(keys(first)) == sorted(each.key for each in [urgent, *behind])
+
+
+def test_a_head_that_costs_few_others_their_seats_rides_along() -> None:
+    desk = Desk(a_version(max_batch=32))
+    behind = [a_request() for _ in range(31)]
+    urgent = a_request(priority=Priority.REALTIME)
+    desk.arrive(urgent, a_request(key="tight", limit_us=32 * MS), *behind)
+
+    first, *_ = desk.tick()
+
+    assert "tight" in keys(first)

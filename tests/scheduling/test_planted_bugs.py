@@ -32,6 +32,55 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "who rides along rides for nothing",
+        "test_shares.py",
+        "charging.py",
+        "            part *= COMPANION_CHARGE\n",
+        "            part = 0.0\n",
+    ),
+    Bug(
+        "bulk never ages",
+        "test_bulk.py",
+        "backlog.py",
+        "        if self._bulk_aged(now_us):\n",
+        "        if False:\n",
+    ),
+    Bug(
+        "who is more urgent waits for what others lose",
+        "test_waiting.py",
+        "demand.py",
+        "        losses = self._losses[priority]\n",
+        "        losses = max(self._losses, key=lambda each: each.pressure)\n",
+    ),
+    Bug(
+        "a batch makes all other priorities wait anew",
+        "test_waiting.py",
+        "former.py",
+        "        line.waits_since_us[choice.priority] = None\n",
+        "        line.waits_since_us = [None] * len(Priority)\n",
+    ),
+    Bug(
+        "a batch passes a more urgent one that waits for company",
+        "test_waiting.py",
+        "former.py",
+        "                    return self._in_turn(choice)\n",
+        "                    return choice\n",
+    ),
+    Bug(
+        "heads that ride along leave no room for those behind them",
+        "test_gate.py",
+        "companions.py",
+        "            if more.rows < gate * behind.rows:\n",
+        "            if False:\n",
+    ),
+    Bug(
+        "a head that could ride along never does",
+        "test_gate.py",
+        "companions.py",
+        "            if more.rows < gate * behind.rows:\n",
+        "            if True:\n",
+    ),
+    Bug(
         "batches keep apart beyond their last moment",
         "test_spacing.py",
         "waiting.py",
@@ -165,8 +214,15 @@ BUGS = [
         "lower priorities ride along whatever it costs",
         "test_batching.py",
         "companions.py",
-        "                and late_us + times.bound(more) <= soonest_us\n",
-        "",
+        "    if chosen.deadline_us != NEVER_US:\n",
+        "    if False:\n",
+    ),
+    Bug(
+        "who rides along comes too late",
+        "test_gate.py",
+        "companions.py",
+        "        if entry.deadline_us < deadline_us:\n",
+        "        if False:\n",
     ),
     Bug(
         "shorter requests ride along where that costs more than their own batch",
@@ -321,9 +377,9 @@ BUGS = [
     Bug(
         "who rides along still counts as starved",
         "test_bulk.py",
-        "former.py",
-        "            if not is_own and any(",
-        "            if not is_own or any(",
+        "charging.py",
+        "        if any(line is not choice.line for line in lines.values()):\n",
+        "        if True:\n",
     ),
     Bug(
         "what is owed is forgotten with the first batch of the priority",

@@ -12,8 +12,17 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from headrace.domain import Priority, ServedVersion
+from headrace.domain import Priority, ReleaseReason, ServedVersion
 from headrace.scheduling import SchedulingSettings
+from headrace.scheduling.charging import charge
+from headrace.scheduling.choice import Choice
+from headrace.scheduling.estimate import RunTimes
+from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.line import Line
+from headrace.scheduling.queue import Entry, QueueKey
+from headrace.scheduling.selection import Selection
+from headrace.scheduling.shares import Shares
+from headrace.scheduling.slots import Slot
 from tests.scheduling.room import Room
 from tests.scheduling.scenes import MS, a_request, a_version
 
@@ -145,3 +154,34 @@ def test_who_was_away_catches_up_by_a_burst_at_most(
         furthest = max(furthest, ahead)
     batch_us = max(served.run_us.values())
     assert furthest <= batch_us + (burst_ms * MS if waits else 0)
+
+
+def test_who_rides_along_pays_a_quarter_of_his_part() -> None:
+    key = QueueKey("m", "1", "x:FP32:1")
+    served = a_version()
+    times = RunTimes(served.max_batch, served.run_us, quantile=0.95)
+    line = Line(key, key, served, times, 0)
+    urgent, rider = (
+        Entry(MS, place, a_request(tenant=tenant, priority=priority))
+        for place, (tenant, priority) in enumerate(
+            [("a", Priority.REALTIME), ("b", Priority.STANDARD)]
+        )
+    )
+    chosen = Selection([urgent], [], 1, MS, leaves_some=False)
+    choice = Choice(line, 0, Slot(0), times, chosen, ReleaseReason.IDLE, 0)
+    tenants = TenantClocks({}, burst_us=1000 * MS)
+    shares = Shares((0.0, 0.1, 0.1, 0.05))
+
+    for tenant in "ab":
+        tenants.enqueued(tenant)
+    charge(
+        choice,
+        [urgent, rider],
+        8.0 * MS,
+        busy=[{} for _ in Priority],
+        tenants=tenants,
+        shares=shares,
+        now_us=0,
+    )
+
+    assert (tenants.clock("a"), tenants.clock("b")) == (8 * MS, 2 * MS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.domain import Dispatch, Refuse, SlotChanged
-from tests.scheduling.scenes import MS, Desk, a_request, a_version
+from headrace.domain import Dispatch, Priority, Refuse, SlotChanged
+from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
 LOST = 200
 LIMIT_MS = 100
@@ -12,17 +12,21 @@ FULL_RUN_MS = 1.25 * (1 + 32) + 0.01
 """At most, of a full batch: 1 ms and 1 ms per row, by what is not measured yet."""
 
 
-def a_desk_that_lost_requests(models: int = 1) -> tuple[Desk, int]:
+def a_desk_that_lost_requests(
+    models: int = 1, *, beside: str = "beside", priority: Priority = Priority.STANDARD
+) -> tuple[Desk, int]:
     """Its worker was away while requests came and expired, and is back; and when."""
     names = [f"m{number}" for number in range(models)]
-    desk = Desk(*(a_version(name, max_batch=32) for name in names))
+    desk = Desk(*(a_version(name, max_batch=32) for name in [*names, beside]))
     desk.former.handle(SlotChanged(0, 0, ()), 0)
     lost = 0
     now_us = 0
     for number in range(LOST):
         now_us = number * MS
         for name in names:
-            request = a_request(model=name, at_us=now_us, limit_us=LIMIT_MS * MS)
+            request = a_request(
+                model=name, priority=priority, at_us=now_us, limit_us=LIMIT_MS * MS
+            )
             desk.arrive(request, now_us=now_us)
         lost += sum(isinstance(each, Refuse) for each in desk.tick(now_us))
     now_us += LIMIT_MS * MS
@@ -57,6 +61,47 @@ def test_after_losses_a_batch_waits_no_longer_than_a_full_one_runs() -> None:
         desk.finish(now_us=now_us)
 
     assert 0 < max(waited) <= FULL_RUN_MS
+
+
+def test_who_is_more_urgent_does_not_wait_for_what_others_lose() -> None:
+    desk, now_us = a_desk_that_lost_requests()
+
+    urgent = a_request(model="m0", priority=Priority.INTERACTIVE, at_us=now_us)
+    desk.arrive(urgent, now_us=now_us)
+
+    assert leaves_after_ms(desk, now_us) == 0
+
+
+def test_a_more_urgent_batch_does_not_make_others_wait_anew() -> None:
+    desk, since_us = a_desk_that_lost_requests()
+    patient = a_request(model="m0", at_us=since_us, limit_us=PATIENT_MS * MS)
+    desk.arrive(patient, now_us=since_us)
+    assert desk.tick(since_us) == []
+
+    now_us = since_us + 20 * MS
+    urgent = a_request(
+        model="m0", priority=Priority.REALTIME, at_us=now_us, limit_us=3 * MS
+    )
+    desk.arrive(urgent, now_us=now_us)
+    (sent,) = desk.tick(now_us)
+    assert keys(sent) == [urgent.key]
+    desk.finish(now_us=now_us + 2 * MS)
+
+    assert 22 + leaves_after_ms(desk, now_us + 2 * MS) <= FULL_RUN_MS
+
+
+def test_who_waits_for_company_goes_before_a_less_urgent_request() -> None:
+    """I10: of another model, for which nobody had to wait."""
+    desk, now_us = a_desk_that_lost_requests(priority=Priority.INTERACTIVE)
+    waits = a_request(model="m0", priority=Priority.INTERACTIVE, at_us=now_us)
+    desk.arrive(waits, now_us=now_us)
+    assert desk.tick(now_us) == []
+
+    other = a_request(model="beside", at_us=now_us + MS)
+    desk.arrive(other, now_us=now_us + MS)
+
+    (first, *_) = desk.tick(now_us + MS)
+    assert keys(first) == [waits.key]
 
 
 def test_of_several_lines_each_may_wait_for_the_runs_of_all() -> None:

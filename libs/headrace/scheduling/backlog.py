@@ -142,6 +142,7 @@ class Backlog:
                 self._watch(line, priority)
             else:
                 del self.busy[priority][line.queue.key]
+                line.waits_since_us[priority] = None
         if line.alone and not len(line.queue):
             del self._lines[line.queue.key]
 
@@ -313,7 +314,7 @@ class Backlog:
         band = line.queue.bands[priority]
         head = band.head
         tenants = self._tenants
-        pressure = line.demand.pressure()
+        pressure = line.demand.pressure(priority)
         # Whose own losses he could end by asking for less gives way to the others.
         aside = (
             pressure > 0

@@ -27,6 +27,30 @@ in which its batches fill."""
 BATCH_MEMORY = 0.1
 
 
+class _Losses:
+    """What becomes of one priority's requests."""
+
+    def __init__(self) -> None:
+        self._batch_rows = 1.0
+        self._part = 0.0
+        self.pressure = 0.0
+        self.pressure_sole = 0.0
+
+    def sent(self, rows: int) -> None:
+        self._batch_rows += (rows - self._batch_rows) * BATCH_MEMORY
+
+    def settled(self, served: int, lost: int) -> None:
+        rows = served + lost
+        if rows:
+            weight = min(rows / (SETTLED_MEMORY * self._batch_rows), 1.0)
+            self._part += (lost / rows - self._part) * weight
+            self.pressure = self._above(LOSS_MIN, LOSS_FULL)
+            self.pressure_sole = self._above(LOSS_MIN_SOLE, LOSS_FULL_SOLE)
+
+    def _above(self, least: float, full: float) -> float:
+        return min(max((self._part - least) / (full - least), 0.0), 1.0)
+
+
 class Demand:
     """Arrivals as two averages (0.5 s and 10 s, the larger counts), the time limits
     that recent requests came with, and what became of them."""
@@ -42,9 +66,7 @@ class Demand:
         self._budgets: deque[int] = deque(maxlen=BUDGETS)
         self._budget_us: int | None = None
         self._budget_at_us = -WINDOW_US
-        self._lost_part = 0.0
-        self._pressure = 0.0
-        self._pressure_sole = 0.0
+        self._losses = tuple(_Losses() for _ in Priority)
         self.batch_rows = 1.0
         """Rows of recent online batches, on average."""
 
@@ -63,22 +85,20 @@ class Demand:
         if now_us - self._since_us >= WINDOW_US:
             self._fold(now_us)
 
-    def sent(self, rows: int) -> None:
-        """An online batch left."""
+    def sent(self, priority: int, rows: int) -> None:
+        """An online batch of that priority left."""
         self.batch_rows += (rows - self.batch_rows) * BATCH_MEMORY
+        self._losses[priority].sent(rows)
 
-    def settled(self, served: int, lost: int) -> None:
-        """So many rows of online requests were sent to a worker, so many given up."""
-        rows = served + lost
-        if rows:
-            weight = min(rows / (SETTLED_MEMORY * self.batch_rows), 1.0)
-            self._lost_part += (lost / rows - self._lost_part) * weight
-            self._pressure = self._above(LOSS_MIN, LOSS_FULL)
-            self._pressure_sole = self._above(LOSS_MIN_SOLE, LOSS_FULL_SOLE)
+    def settled(self, priority: int, served: int, lost: int) -> None:
+        """So many rows of a priority were sent to a worker, so many given up."""
+        self._losses[priority].settled(served, lost)
 
-    def pressure(self, *, is_sole: bool = False) -> float:
-        """How far the queue is from serving what it is asked for, from 0 to 1."""
-        return self._pressure_sole if is_sole else self._pressure
+    def pressure(self, priority: int, *, is_sole: bool = False) -> float:
+        """How far the queue is from serving what it is asked for in a priority, from
+        0 to 1. Whoever is more urgent has no part in what the less urgent lose."""
+        losses = self._losses[priority]
+        return losses.pressure_sole if is_sole else losses.pressure
 
     def rows_per_us(self, now_us: int) -> float:
         if now_us - self._since_us >= WINDOW_US:
@@ -127,9 +147,6 @@ class Demand:
 
         sizes = range(staggered + 1, times.rows_max + 1)
         return staggered + bisect_right(sizes, spare_us, key=gathered_us)
-
-    def _above(self, least: float, full: float) -> float:
-        return min(max((self._lost_part - least) / (full - least), 0.0), 1.0)
 
     def _fold(self, now_us: int) -> None:
         elapsed = now_us - self._since_us

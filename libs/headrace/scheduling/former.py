@@ -8,7 +8,7 @@ no I/O, no dice; the same events give the same decisions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from headrace.domain import (
     Arrived,
@@ -31,7 +31,10 @@ from headrace.domain import (
 from headrace.scheduling.affinity import Affinity
 from headrace.scheduling.backlog import Backlog
 from headrace.scheduling.behind import is_light
-from headrace.scheduling.companions import companions
+from headrace.scheduling.charging import charge
+from headrace.scheduling.choice import Choice
+from headrace.scheduling.companions import Berths, companions
+from headrace.scheduling.conditions import Conditions
 from headrace.scheduling.estimate import PacedTimes
 from headrace.scheduling.fairness import TenantClocks
 from headrace.scheduling.line import Line
@@ -40,28 +43,12 @@ from headrace.scheduling.misses import drop_certain
 from headrace.scheduling.neighbours import Riders, neighbours
 from headrace.scheduling.online import LIMIT_KEPT_US, OnlineTraffic
 from headrace.scheduling.queue import NEVER_US, Entry, QueueKey
-from headrace.scheduling.selection import Selection, Terms, Times, select
+from headrace.scheduling.selection import Terms, Times, select
 from headrace.scheduling.settings import SchedulingSettings
 from headrace.scheduling.shares import Shares
 from headrace.scheduling.slots import UNKNOWN_RUN_US, Slot, Slots
-from headrace.scheduling.waiting import send_at
 
 __all__ = ["BatchFormer"]
-
-COMPANION_CHARGE = 0.25
-"""Part of its cost that a request pays when it rides in a more urgent batch."""
-
-
-class Choice(NamedTuple):
-    """A batch about to leave."""
-
-    line: Line
-    priority: int
-    slot: Slot
-    times: Times
-    chosen: Selection
-    reason: ReleaseReason
-    start_us: int
 
 
 class BatchFormer:
@@ -78,12 +65,14 @@ class BatchFormer:
         self._backlog = Backlog(settings, self._tenants)
         self._shares = Shares(settings.shares)
         self._online = OnlineTraffic(settings, self._backlog)
+        self._conditions = Conditions(settings, self._backlog, self._online)
         self._slots = Slots()
         self._affinity = Affinity(self._slots)
         self._ahead_us = 2 * settings.control_hop_us
         self._running: dict[str, tuple[QueueKey, int]] = {}
         self._refused: dict[str, Refuse] = {}
         self._sendable_at_us: int | None = None
+        self._waiting: list[Choice] = []
         self._wakeup_us: int | None = None
 
     def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
@@ -149,6 +138,7 @@ class BatchFormer:
     def _choose(self, now_us: int, decisions: list[SchedulerDecision]) -> Choice | None:
         """The batch that gets the next free credit, or None: nothing is sendable."""
         self._sendable_at_us = None
+        self._waiting.clear()
         if not len(self._backlog):
             return None
         if not self._slots.advance(now_us, ahead_us=self._ahead_us):
@@ -163,8 +153,8 @@ class BatchFormer:
                 choice = self._consider(line, priority, slot, now_us, decisions)
                 if choice is not None:
                     if is_owed:
-                        choice = choice._replace(reason=ReleaseReason.OWED)
-                    return choice
+                        return choice._replace(reason=ReleaseReason.OWED)
+                    return self._in_turn(choice)
         return self._choose_behind(now_us, decisions)
 
     def _choose_behind(
@@ -224,53 +214,63 @@ class BatchFormer:
                 return None
         if line.times.is_doubted(now_us):
             start_us = 0  # whatever fits the batch goes, so that it is measured again
-        terms = self._terms(line, start_us, rows_max, now_us)
+        terms = self._conditions.terms(line, priority, start_us, rows_max, now_us)
         chosen = select(
             band.first(2 * rows_max, self._tenants), times, self._tenants, terms
         )
         if chosen is None:
             return None
-        send_at_us, reason = send_at(
-            line,
-            chosen,
-            terms,
-            slot,
-            deferral=self._deferral(line, priority),
-            lines=max(self._online.lines(now_us), 1),
-            spacing_us=self._backlog.spacing_us if priority else 0,
-            control_us=self._backlog.control_us,
-            now_us=now_us,
+        eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
+        choice = Choice(line, priority, slot, times, chosen, eager, start_us)
+        return self._now_or_later(choice, terms, now_us)
+
+    def _now_or_later(self, choice: Choice, terms: Terms, now_us: int) -> Choice | None:
+        line, priority, chosen = choice.line, choice.priority, choice.chosen
+        send_at_us, reason = self._conditions.send_at(
+            choice, chosen.rows, terms, now_us
         )
         if send_at_us > now_us:
-            if line.waits_since_us is None:
-                line.waits_since_us = now_us
-            self._look_again(send_at_us)
-            return None
-        return Choice(line, priority, slot, times, chosen, reason, start_us)
+            rows = self._rows_together(choice, terms.target_rows, now_us)
+            if rows > chosen.rows:
+                send_at_us, reason = self._conditions.send_at(
+                    choice, rows, terms, now_us
+                )
+        if send_at_us <= now_us:
+            return choice._replace(reason=reason)
+        if line.waits_since_us[priority] is None:
+            line.waits_since_us[priority] = now_us
+        self._look_again(send_at_us)
+        self._waiting.append(choice)
+        return None
+
+    def _rows_together(self, choice: Choice, wanted: int, now_us: int) -> int:
+        """Rows of a batch with the less urgent online requests that ride along, where
+        they could make it as large as ``wanted``."""
+        chosen = choice.chosen
+        first = choice.priority + 1
+        bands = choice.line.queue.bands[first : Priority.BULK]
+        waiting = sum(band.rows for band in bands)
+        if not waiting or chosen.victims or chosen.rows + waiting < wanted:
+            return chosen.rows
+        riding = self._companions(choice, range(first, Priority.BULK), now_us)
+        return chosen.rows + sum(entry.request.rows for entry in riding)
+
+    def _in_turn(self, choice: Choice) -> Choice:
+        """Who leaves in place of ``choice``: a more urgent batch waits for company
+        while nobody needs the worker, so it goes first where a less urgent one would
+        take it. Bulk may, by ``deferral_bulk``."""
+        for other in self._waiting:
+            is_ahead = other.priority < choice.priority
+            if is_ahead and choice.slot.number in other.line.slots:
+                lends = self._conditions.deferral(other.line, other.priority) > 0
+                if choice.priority != Priority.BULK or not lends:
+                    return other
+        return choice
 
     def _look_again(self, at_us: int) -> None:
         """Something may be sendable then."""
         if self._sendable_at_us is None or at_us < self._sendable_at_us:
             self._sendable_at_us = at_us
-
-    def _terms(self, line: Line, start_us: int, rows_max: int, now_us: int) -> Terms:
-        demand = line.demand
-        hops_us = self._backlog.control_us + self._backlog.response_us
-        slots = max(len(line.slots), 1)
-        gate = self._settings.gate
-        pressure = demand.pressure(is_sole=self._online.lines(now_us) < 2)
-        return Terms(
-            start_us=start_us,
-            response_us=self._backlog.response_us,
-            target_rows=min(
-                demand.target_rows(line.times, hops_us, slots, now_us), rows_max
-            ),
-            rows_max=rows_max,
-            bytes_max=self._settings.batch_bytes_max,
-            gate=gate + (1 - gate) * pressure,
-            gate_light=gate,
-            pressure=pressure,
-        )
 
     def _slot_for(self, line: Line, priority: int) -> Slot | None:
         """The best open slot that has the version; the one that the head avoids only
@@ -285,46 +285,42 @@ class BatchFormer:
                 found = found or slot
         return found
 
-    def _deferral(self, line: Line, priority: int) -> float:
-        """Bulk work of the same line rides along; that of others needs a gap."""
-        bulk = self._backlog.busy[Priority.BULK].values()
-        if priority != Priority.BULK and any(other is not line for other in bulk):
-            return max(self._settings.deferral, self._settings.deferral_bulk)
-        return self._settings.deferral
-
     def _dispatch(
         self, choice: Choice, now_us: int, decisions: list[SchedulerDecision]
     ) -> None:
         line, slot, chosen = choice.line, choice.slot, choice.chosen
-        line.waits_since_us = None
+        line.waits_since_us[choice.priority] = None
         members = chosen.members
         riders: Riders = []
         if not chosen.leaves_some and not chosen.victims:
-            members = [*members, *self._companions(choice, now_us)]
+            priorities = range(choice.priority + 1, len(Priority))
+            members = [*members, *self._companions(choice, priorities, now_us)]
             riders = self._neighbours(choice, members)
         times = choice.times
         self._backlog.remove(line, members)
         for other, entries in riders:
             self._backlog.remove(other, entries)
-            other.waits_since_us = None
-            other.demand.sent(sum(entry.request.rows for entry in entries))
+            rows = sum(entry.request.rows for entry in entries)
+            other.demand.sent(choice.priority, rows)
             members = [*members, *entries]
         rows = sum(entry.request.rows for entry in members)
         expected_us = times.expected(rows)
         latest_us = max(entry.deadline_us for entry in members)
         batch = next(self._batch_ids)
-        self._charge(choice, members, expected_us / rows, now_us)
+        charge(
+            choice,
+            members,
+            expected_us / rows,
+            busy=self._backlog.busy,
+            tenants=self._tenants,
+            shares=self._shares,
+            now_us=now_us,
+        )
         if chosen.deadline_us != NEVER_US:
             lost = sum(entry.request.rows for entry in chosen.victims)
-            line.sent(chosen.rows, lost, now_us)
+            line.sent(choice.priority, chosen.rows, lost, now_us)
         if chosen.victims:
-            self._backlog.remove(line, chosen.victims)
-            retry_us = line.drain_us()
-            text = "serving it would shrink the batches of all that wait behind it"
-            decisions += [
-                Refuse(entry.request, Reason.SHED_WINDOW, text, retry_us)
-                for entry in chosen.victims
-            ]
+            decisions += self._give_up(line, chosen.victims)
         self._running[batch] = (line.shape, rows)
         if not slot.batches:
             slot.started_us = choice.start_us
@@ -350,18 +346,34 @@ class BatchFormer:
             )
         )
 
-    def _companions(self, choice: Choice, now_us: int) -> list[Entry]:
-        return companions(
-            choice.line.queue.bands[choice.priority + 1 :],
-            choice.chosen,
-            choice.times,
-            self._tenants,
+    def _give_up(self, line: Line, victims: list[Entry]) -> list[Refuse]:
+        self._backlog.remove(line, victims)
+        retry_us = line.drain_us()
+        text = "serving it would shrink the batches of all that wait behind it"
+        return [
+            Refuse(entry.request, Reason.SHED_WINDOW, text, retry_us)
+            for entry in victims
+        ]
+
+    def _companions(
+        self, choice: Choice, priorities: range, now_us: int
+    ) -> list[Entry]:
+        line = choice.line
+        bands = [
+            (band, self._conditions.gate(line, priority, now_us))
+            for priority in priorities
+            if (band := line.queue.bands[priority])
+        ]
+        if not bands:
+            return []
+        berths = Berths(
             late_us=choice.start_us + self._backlog.response_us,
-            rows_max=choice.line.rows_max(choice.slot.number),
-            rows_wanted=self._online.rows_wanted(choice.line, now_us),
+            rows_max=line.rows_max(choice.slot.number),
+            rows_wanted=self._online.rows_wanted(line, now_us),
             bytes_max=self._settings.batch_bytes_max,
             limit_us=self._online.bulk_limit_us(now_us),
         )
+        return companions(bands, choice.chosen, choice.times, self._tenants, berths)
 
     def _neighbours(self, choice: Choice, members: list[Entry]) -> Riders:
         """Shorter requests of the same model that are padded to the batch's length."""
@@ -376,31 +388,6 @@ class BatchFormer:
             rows_max=line.rows_max(slot.number),
             bytes_max=self._settings.batch_bytes_max,
         )
-
-    def _charge(
-        self, choice: Choice, members: list[Entry], row_us: float, now_us: int
-    ) -> None:
-        busy = self._backlog.busy
-        rows = [0] * len(busy)
-        charged: dict[str, float] = {}
-        for entry in members:
-            request = entry.request
-            part: float = request.rows
-            rows[request.priority] += request.rows
-            if request.priority != choice.priority:
-                part *= COMPANION_CHARGE
-            charged[request.tenant] = charged.get(request.tenant, 0.0) + part
-        for tenant, part in charged.items():
-            self._tenants.charge(tenant, row_us * part, now_us)
-        run_us = row_us * sum(rows)
-        for priority, lines in enumerate(busy):
-            # Who rides along has had his share, unless others of his priority wait
-            # who cannot.
-            is_own = priority == choice.priority
-            if not is_own and any(line is not choice.line for line in lines.values()):
-                rows[priority] = 0
-        parts_us = [row_us * each for each in rows]
-        self._shares.served(run_us, parts_us, [bool(lines) for lines in busy])
 
     def _drop_missed(self, now_us: int, decisions: list[SchedulerDecision]) -> None:
         start_us = now_us + self._backlog.control_us

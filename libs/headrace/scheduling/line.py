@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.domain import ServedVersion
+from headrace.domain import Priority, ServedVersion
 from headrace.scheduling.demand import Demand
 from headrace.scheduling.estimate import RunTimes
 from headrace.scheduling.lengths import rows_limit
@@ -39,8 +39,9 @@ class Line:
         """Equal for lines that differ in that length alone."""
 
         self.demand = Demand()
-        self.waits_since_us: int | None = None
-        """When what waits here could first have left, and waited for company."""
+        self.waits_since_us: list[int | None] = [None] * len(Priority)
+        """When what waits here of each priority could first have left, and waited for
+        company."""
 
         self.sent_at_us = -1
         """When the last online batch left."""
@@ -70,12 +71,12 @@ class Line:
         row_us = self.times.expected(self.rows_limit) / self.rows_limit
         return int(len(self.queue) * row_us / max(len(self.slots), 1))
 
-    def sent(self, rows: int, lost: int, now_us: int) -> None:
-        """An online batch leaves with so many rows of ours, and so many are given up
-        for it."""
+    def sent(self, priority: int, rows: int, lost: int, now_us: int) -> None:
+        """An online batch leaves with so many rows of its priority, and so many are
+        given up for it."""
         self.sent_at_us = now_us
-        self.demand.sent(rows)
-        self.demand.settled(rows, lost)
+        self.demand.sent(priority, rows)
+        self.demand.settled(priority, rows, lost)
 
     def head(self, priority: int) -> Entry:
         return self.queue.bands[priority].head

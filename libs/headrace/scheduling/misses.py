@@ -34,7 +34,7 @@ def drop_certain(
             backlog.watch_expiry(line, priority)
             return
         backlog.remove(line, [head])
-        line.demand.settled(0, head.request.rows)
+        line.demand.settled(priority, 0, head.request.rows)
         yield _missed(slots, backlog, line, head, start_us, now_us)
 
 

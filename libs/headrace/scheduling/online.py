@@ -72,6 +72,9 @@ class OnlineTraffic:
     def lines(self, now_us: int) -> int:
         return len(self._found(now_us))
 
+    def pressure(self, line: Line, priority: int, now_us: int) -> float:
+        return line.demand.pressure(priority, is_sole=self.lines(now_us) < 2)
+
     def near_us(self, now_us: int) -> int:
         """How much longer an online request may wait for a version that is near."""
         self._found(now_us)

@@ -28,14 +28,17 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     terms: Terms,
     slot: Slot,
     *,
+    priority: int,
+    rows: int,
     deferral: float,
     lines: int,
     spacing_us: int,
     control_us: int,
     now_us: int,
 ) -> tuple[int, ReleaseReason]:
-    """When the batch leaves, and why then. ``deferral`` is the part of the time that
-    it could wait without harm which it does wait; a queue that loses requests waits
+    """When the batch of ``priority`` leaves, and why then; less urgent online requests
+    that ride along make it one of ``rows``. ``deferral`` is the part of the time that
+    it could wait without harm which it does wait; a priority that loses requests waits
     for a full target, since each small batch loses it more. But no longer than such
     a batch runs, for each of the ``lines`` that share the workers: one that is asked
     for more than they can do is full by then. Whoever still waits has lost its requests
@@ -46,7 +49,7 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     busier than the worker, many small batches take the time of fewer full ones."""
     if line.alone:
         return now_us, ReleaseReason.ALONE
-    if chosen.rows >= line.rows_max(slot.number):
+    if rows >= line.rows_max(slot.number):
         return now_us, ReleaseReason.FULL
     eager = ReleaseReason.AHEAD if slot.batches else ReleaseReason.IDLE
     if chosen.deadline_us == NEVER_US:
@@ -56,7 +59,6 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     if chosen.leaves_some or has_victims:
         return now_us, eager
     times = line.times
-    rows = chosen.rows
     invalid_us = chosen.deadline_us - times.bound(rows) - terms.response_us - control_us
     rate = line.demand.rows_per_us(now_us)
     apart_us = now_us
@@ -64,7 +66,7 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
         apart_us = min(line.sent_at_us + spacing_us, invalid_us)
     if not (deferral or pressure):
         return apart_us, eager
-    if chosen.rows >= terms.target_rows:
+    if rows >= terms.target_rows:
         return apart_us, ReleaseReason.TARGET
     target = terms.target_rows
     gain = 1 - (times.expected(target) * rows) / (times.expected(rows) * target)
@@ -74,7 +76,8 @@ def send_at(  # noqa: PLR0913 - a pure function of all that bears on it
     oldest_us = min(entry.request.arrived_us for entry in chosen.members)
     wait_until_us = oldest_us + int(deferral * (front_us - oldest_us))
     if pressure > deferral:
-        since_us = now_us if line.waits_since_us is None else line.waits_since_us
+        waits_us = line.waits_since_us[priority]
+        since_us = now_us if waits_us is None else waits_us
         full_us = since_us + lines * times.bound(target)
         last_us = oldest_us + int(pressure * (front_us - oldest_us))
         wait_until_us = max(wait_until_us, min(full_us, last_us))
