@@ -90,6 +90,11 @@ class Head(msgspec.Struct, gc=False):
     timeout_fault: Refusal | None = None
     """As ``priority_fault``, for a time limit."""
 
+    @property
+    def is_async(self) -> bool:
+        """Whether its answer is to be asked for later."""
+        return self.keep is not None and self.keep.is_async
+
 
 def read_target(path: bytes) -> Target | None:
     """The target of an inference path as it stands on the wire, nothing unquoted, so

@@ -173,7 +173,7 @@ class Keeper:
             if kept is not None:
                 self._compare(sending, kept)
                 return
-            if not _is_async(sending.exchange):
+            if not sending.exchange.head.is_async:
                 sending.when = When(now_us - self._memory_us - SLACK_US, now_us)
                 sending.listener = partial(self._arrived, sending)
                 self.shelf.listen(sending.key, sending.listener)
@@ -184,7 +184,7 @@ class Keeper:
         exchange, parsed = sending.exchange, sending.parsed
         served = exchange.served
         assert served is not None
-        is_patient = exchange.priority is Priority.BULK and _is_async(exchange)
+        is_patient = exchange.priority is Priority.BULK and exchange.head.is_async
         is_limited = exchange.head.timeout_us or parsed.timeout_us
         headers, value = encoded(
             exchange,
@@ -219,11 +219,11 @@ class Keeper:
         if error is None:
             topic, partition, offset = delivery[:3]
             sending.place = Source(topic, partition, offset)
-            if _is_async(exchange):
+            if exchange.head.is_async:
                 model = self._topics.model_of(topic)
                 locator = Locator(exchange.record_id, model, partition, offset)
                 self.ends.accept(exchange, locator)
-        elif _is_async(exchange) or not isinstance(error, BusTimeout):
+        elif exchange.head.is_async or not isinstance(error, BusTimeout):
             self._log_unavailable(exchange, error)
 
     def _log_unavailable(self, exchange: Exchange, error: BusError) -> None:
@@ -265,7 +265,7 @@ class Keeper:
             self.ends.end(exchange, refuse(Reason.LOG_UNAVAILABLE, text))
         elif fingerprint_of(asked) != sending.fingerprint:
             self.ends.end(exchange, key_reused())
-        elif not _is_async(exchange):
+        elif not exchange.head.is_async:
             self._reply(sending, answer)
         elif self.ends.is_waiting(exchange):
             # Its place in the log is what its client is given.
@@ -349,11 +349,6 @@ def key_reused() -> Refusal:
         "in its path, was not this one"
     )
     return refuse(Reason.KEY_REUSED, text)
-
-
-def _is_async(exchange: Exchange) -> bool:
-    keep = exchange.head.keep
-    return keep is not None and keep.is_async
 
 
 def _fingerprint(

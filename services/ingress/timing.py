@@ -20,14 +20,12 @@ def over(exchange: Exchange) -> Refusal:
 
 
 def waits_to(head: Head, now_us: int, deadline_us: int) -> int:
-    is_async = head.keep is not None and head.keep.is_async
-    return min(now_us + ACCEPT_US, deadline_us) if is_async else deadline_us
+    return min(now_us + ACCEPT_US, deadline_us) if head.is_async else deadline_us
 
 
 def unanswered(exchange: Exchange) -> Refusal:
     """At the end of :func:`waits_to`."""
-    keep = exchange.head.keep
-    if keep is not None and keep.is_async and exchange.limit_us > ACCEPT_US:
+    if exchange.head.is_async and exchange.limit_us > ACCEPT_US:
         return refuse(
             Reason.LOG_UNAVAILABLE,
             f"the log has not said within {ACCEPT_US // 1_000_000} s that it has the "
