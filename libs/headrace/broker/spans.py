@@ -84,7 +84,6 @@ def read_places(
     *,
     us_max: int,
     clock: Clock,
-    records_max: int = RECORDS_MAX,
     near: int = NEAR,
 ) -> Iterator[Record]:
     """The records at these offsets, which must lie in their log, without those that
@@ -95,7 +94,7 @@ def read_places(
     while left := {one: offsets for one, offsets in left.items() if offsets}:
         spans = {one: _next_span(offsets, near) for one, offsets in left.items()}
         for record in read_spans(
-            reader, spans, records_max=records_max, us_max=us_max, clock=clock
+            reader, spans, records_max=RECORDS_MAX, us_max=us_max, clock=clock
         ):
             one = TopicPartition(record.topic, record.partition)
             # Some lie behind the end of this span, and are read again with their own.
