@@ -20,6 +20,7 @@ from tests.broker.bench import (
     serve,
     values,
 )
+from tests.freezing import freeze
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -47,7 +48,7 @@ def test_a_frozen_broker_costs_time_outs_and_nothing_else(
     assert producer.flush(PATIENCE_S) == 0
     assert values(read(reader, 1)) == [b"before"]
 
-    os.kill(running.pid, signal.SIGSTOP)
+    freeze(running.pid)
     reports: list[Delivery] = []
     producer.produce(topic, 0, b"during", on_delivery=reports.append)
     asked_at = time.monotonic()

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.broker import Committed, TopicPartition
 from tests.broker.bench import PATIENCE_S, KafkaBench, Lanes, make_topic, serve
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.kafka
 
@@ -57,7 +58,7 @@ def test_a_frozen_member_loses_its_lanes_and_its_commits(
     assert member.stdin
     assert member.stdout.readline() == "owner None\n"
     bench, lanes = KafkaBench(kafka, prefix), Lanes()
-    os.kill(member.pid, signal.SIGSTOP)
+    freeze(member.pid)
     member.stdin.write("\n")
     member.stdin.flush()
 

@@ -24,6 +24,7 @@ from tests.chaos.faults import Fault, Kind
 from tests.chaos.history import Window
 from tests.chaos.proxy import Direction, Proxy
 from tests.end_to_end.platforms import Platform, running
+from tests.freezing import freeze
 from tests.models import graphs
 from tests.models.folders import put_simulated, put_version
 
@@ -276,7 +277,7 @@ def standing(
 
 @contextmanager
 def _frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.lifecycle import ExitCode
+from tests.freezing import freeze
 from tests.services.batch_former.hands import Former, Worker
 from tests.services.batch_former.pool import Pool, until
 
@@ -104,7 +105,7 @@ def test_a_former_that_stood_still_looks_before_it_acts(
     former = start_former(pool)
     former.heard("lane.active")
 
-    former.signal(signal.SIGSTOP)
+    freeze(former.process.pid)
     time.sleep(OFFLINE_S)
     sent = pool.requests(10, served)
     former.signal(signal.SIGCONT)
@@ -124,7 +125,7 @@ def test_a_former_frozen_beyond_its_session_loses_the_lane_and_nothing_else(
     sent = pool.requests(10, served, timeout_s=120.0)
     flying = worker.next_batch()
 
-    former.signal(signal.SIGSTOP)
+    freeze(former.process.pid)
     time.sleep(pool.bus.session_ms / 1000 + 1.5)
     former.signal(signal.SIGCONT)
     former.heard("lane.lost")

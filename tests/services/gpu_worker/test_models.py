@@ -11,6 +11,7 @@ import pytest
 
 from headrace.broker import KafkaAdmin
 from headrace.domain import MemberStatus, ModelState, Reason, ServedVersion
+from tests.freezing import freeze
 from tests.models import graphs, zoo
 from tests.models.folders import put_simulated, put_version
 from tests.services.gpu_worker.pool import Pool
@@ -276,7 +277,7 @@ def test_a_slot_that_never_returns_is_spoken_for_and_one_that_does_speaks_again(
     pool.wait_state(ModelState.READY, "addsub", slot=0)
     pool.wait_state(ModelState.READY, "addsub", slot=1)
 
-    frozen.send_signal(signal.SIGSTOP)
+    freeze(frozen.pid)
     pool.wait_state(None, "addsub", slot=1)
     assert pool.announced("addsub", slot=0)[-1].state is ModelState.READY
 

@@ -18,6 +18,7 @@ from headrace.domain import (
 )
 from headrace.runtime import DeviceSettings, Provider, open_device
 from headrace.wire import Heartbeat, ServiceState, Sync, decode_json, encode_sync
+from tests.freezing import freeze
 from tests.models.folders import put_simulated
 from tests.services.gpu_worker.pool import FORMER, Log, Pool
 
@@ -147,7 +148,7 @@ def test_a_stopped_worker_says_nothing_and_goes_on_when_it_is_let(pool: Pool) ->
     put_simulated(pool.models, "sim", "1")
     worker = pool.start()
     served = pool.served("sim")
-    worker.send_signal(signal.SIGSTOP)
+    freeze(worker.pid)
     batch = pool.send(served, [a_row(pool, served)])
     pool.write(0, encode_sync(Sync(0, 2, FORMER, 1)))
 

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.lifecycle import BusSettings
+from tests.freezing import freeze
 from tests.services.ingress.pipeline import IngressProcess, until
 from tests.services.ingress.test_raw_sockets import Connection
 
@@ -23,7 +24,7 @@ def test_an_ingress_whose_log_is_dead_is_not_ready_but_alive_and_recovers() -> N
             def status(path: str) -> int:
                 return httpx.get(f"{ingress.url}{path}").status_code
 
-            os.kill(kafka.pid, signal.SIGSTOP)
+            freeze(kafka.pid)
             try:
                 assert status("/v2/health/ready") == 200
                 until(lambda: status("/v2/health/ready") == 503, timeout_s=5)
