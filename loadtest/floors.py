@@ -25,6 +25,7 @@ from rich.table import Table
 from headrace.simulation import POLICIES, Results, Scenario, read_arrivals
 from headrace.simulation.bounds import offline_optimum, zero_drop_rate
 from loadtest.bulk_floors import bulk_floors
+from loadtest.door_floors import door_floors
 from loadtest.pools import DEVICE, SHAPES, Floor, Section, a_scenario, run
 from loadtest.urgency_floors import urgency_floors
 
@@ -41,6 +42,7 @@ def floors() -> Iterator[Floor]:
         _recovery(),
         bulk_floors(),
         urgency_floors(),
+        door_floors(),
         _fairness(),
         _slower_device(),
         _disturbed(),

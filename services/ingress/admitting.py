@@ -101,10 +101,15 @@ class Admission:
         return _refused(verdict)
 
     def sent(
-        self, lane: int, destination: Destination, priority: Priority, rows: int
+        self,
+        lane: int,
+        destination: Destination,
+        priority: Priority,
+        rows: int,
+        deadline_us: int,
     ) -> None:
         self.verdict += 1
-        self._door.admitted(lane, destination.price, priority, rows)
+        self._door.admitted(lane, destination.price, priority, rows, deadline_us)
 
     def answered(self, model: str, latencies_us: list[int], in_flight: int) -> None:
         self._door.answered(model, latencies_us, in_flight)

@@ -429,5 +429,9 @@ class Handler:
         else:
             self._keep(exchange, parsed, body, deadline_us, payload)
         self._admission.sent(
-            exchange.lane, destination, exchange.priority, parsed.key.rows
+            exchange.lane,
+            destination,
+            exchange.priority,
+            parsed.key.rows,
+            deadline_us,
         )

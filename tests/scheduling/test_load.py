@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.domain import DUE_WITHIN_US
+from headrace.scheduling import SchedulingSettings
 from tests.scheduling.scenes import MS, Desk, a_request, a_version
 
 
@@ -43,3 +45,39 @@ def test_what_waits_and_what_runs_is_told() -> None:
     assert [(queue.requests, queue.rows, queue.oldest_us) for queue in load.queues] == [
         (2, 2, 1 * MS)
     ]
+
+
+def test_what_waits_is_told_by_when_it_is_due() -> None:
+    desk = Desk()
+    desk.arrive(*(a_request(limit_us=5000 * MS) for _ in range(3)))
+    desk.arrive(a_request(limit_us=50 * MS, rows=2), a_request(limit_us=None))
+    desk.arrive(a_request(limit_us=60 * MS, tenant="b"))
+
+    assert told(desk, 0) == {50 * MS: 2, 70_710: 1, 6400 * MS: 3, None: 1}
+    assert told(desk, 40 * MS) == {25 * MS: 3, 6400 * MS: 3, None: 1}
+
+
+def test_what_left_is_not_told() -> None:
+    desk = Desk()
+    desk.arrive(*(a_request(limit_us=1000 * MS) for _ in range(6)))
+    assert told(desk, 0) == {1_131_370: 6}
+    desk.tick()
+    assert told(desk, 0) == {1_131_370: 2}
+    desk.finish(now_us=5 * MS)
+    desk.tick(5 * MS)
+    assert desk.former.load(5 * MS).queues == []
+
+
+def test_the_shares_are_told() -> None:
+    load = Desk().former.load(0)
+
+    assert load.shares == list(SchedulingSettings().shares)
+
+
+def told(desk: Desk, now_us: int) -> dict[int | None, int]:
+    """Rows of the only queue by the bound of their class; None: the last one."""
+    (queue,) = desk.former.load(now_us).queues
+    row_us = queue.backlog_us / queue.rows
+    bounds = [*DUE_WITHIN_US, None]
+    classes = zip(bounds, queue.due_us, strict=False)
+    return {bound: round(us / row_us) for bound, us in classes if us}

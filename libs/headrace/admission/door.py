@@ -5,23 +5,25 @@ other ingresses have sent since, takes off what the devices have done since, and
 compares the predicted finish with a part of the request's time limit. It is an
 optimisation: the batch former stays the authority, and refuses with a reply what was
 let in on stale facts.
+
+A former serves the earliest deadline first. So what is ahead of a request is the work
+of more urgent priorities, and of its own that is due before it. It may enter in front
+of work that is due later as long as that work keeps its time too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from headrace.admission.gradient import GradientLimit
+from headrace.admission.lane import Lane
 from headrace.admission.room import room_of
 from headrace.admission.settings import AdmissionSettings
 from headrace.domain import Load, Price, Priority, Reason
 
 __all__ = ["Admitted", "Denied", "Door"]
-
 
 LAG_MIN_US = 1_000
 """The loop of an idle process is late by so much now and then: a shorter lag refuses
@@ -33,8 +35,9 @@ STEP_US = 1_000
 
 VERDICTS_KEPT = 1024
 
-_FROM_ON = tuple(range(priority, len(Priority)) for priority in Priority)
-"""What waits for work of a priority: it, and whatever is less urgent."""
+SHARE_BATCHES = 2
+"""A priority that waits for its guaranteed share has a full batch for it, even if half
+of its requests are given up before the share has come."""
 
 
 class Admitted(NamedTuple):
@@ -49,62 +52,16 @@ class Denied(NamedTuple):
     retry_after_us: int
 
 
-class _Lane:
-    """A lane's load, and what was sent since it was published."""
+class _Terms(NamedTuple):
+    """What bears on a verdict besides the work ahead."""
 
-    def __init__(self, number: int) -> None:
-        self.admitted = Admitted(number)
-        self.slots = 0
-        self.heard_us = -1
-        self.hops_us = 0
-        self._ahead_us = [0.0] * len(Priority)
-        """Before a request of each priority, what was sent since included."""
-        self._free_us = [0]
-        self._reach_us = [0.0]
-        self.prices: dict[tuple[str, str], Price] = {}
-        self.heavy: frozenset[str] = frozenset()
-        self.versions = 0.0
-        """Asked for lately, for each slot."""
-
-    def hear(self, load: Load, hops_us: int, now_us: int) -> None:
-        self.slots = load.slots
-        self.heard_us = now_us
-        self.hops_us = hops_us
-        self.heavy = frozenset(load.heavy)
-        self.prices = {(each.model, each.version): each for each in load.prices}
-        self.versions = len(load.prices) / load.slots if load.slots else 0.0
-        ahead_us = 0.0
-        for priority in Priority:
-            ahead_us += sum(
-                queue.backlog_us for queue in load.queues if queue.priority == priority
-            )
-            self._ahead_us[priority] = ahead_us
-        self._free_us = load.free_us or [0]
-        each_for = load.slots / len(self._free_us)
-        reach_us, reached = 0.0, [0.0]
-        for working, (free_us, next_us) in enumerate(pairwise(self._free_us), start=1):
-            reach_us += working * each_for * (next_us - free_us)
-            reached.append(reach_us)
-        self._reach_us = reached
-
-    def send(self, priority: Priority, device_us: int) -> None:
-        ahead_us = self._ahead_us
-        for later in _FROM_ON[priority]:
-            ahead_us[later] += device_us
-
-    def waits_us(self, priority: Priority, worked_us: int) -> int:
-        """Until the slots have done all that is ahead, of which they have done
-        ``worked_us`` since: each begins when it is free, so ``_reach_us`` of work is
-        done when the next one joins."""
-        ahead_us, free_us = self._ahead_us[priority], self._free_us
-        if len(free_us) == 1:
-            done_us = free_us[0] + int(ahead_us / self.slots)
-        else:
-            working = bisect_right(self._reach_us, ahead_us)
-            share = self.slots * working / len(free_us)
-            left_us = (ahead_us - self._reach_us[working - 1]) / share
-            done_us = free_us[working - 1] + int(left_us)
-        return done_us - worked_us if done_us > worked_us else 0
+    hops_us: int
+    one_us: int
+    batch_us: int
+    limit_us: int
+    lag_us: int
+    is_heavy: bool
+    versions: float
 
 
 class Door:
@@ -113,8 +70,7 @@ class Door:
     def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
         self._load_age_us_max = settings.load_age_us_max
-        self._unheard_us_max = settings.unheard_us_max
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, Lane] = {}
         self._verdict = lru_cache(VERDICTS_KEPT)(self._denied)
         self._gradients: dict[str, GradientLimit] = {}
         self.ingresses = 1
@@ -131,7 +87,7 @@ class Door:
         from there to the client besides the run."""
         known = self._lanes.get(lane)
         if known is None:
-            known = self._lanes[lane] = _Lane(lane)
+            known = self._lanes[lane] = Lane(self._settings.unheard_us_max)
         known.hear(load, request_us + rest_us, now_us)
 
     def decide(  # noqa: PLR0913 - all that bears on it
@@ -156,24 +112,24 @@ class Door:
             if denied is not None:
                 return denied
         key = price.model, price.version
-        best: tuple[int, int, Price, _Lane] | None = None
+        deadline_us = now_us + limit_us
+        best: tuple[int, int, Price, int, Lane] | None = None
         blind: int | None = None
         for lane in lanes:
             known = self._lanes.get(lane)
             if known is None or now_us - known.heard_us > self._load_age_us_max:
                 blind = lane
             elif known.slots:
-                worked_us = min(now_us - known.heard_us, self._unheard_us_max)
                 # In whole steps, so that the same few verdicts answer a flood.
-                waits_us = -(-known.waits_us(priority, worked_us) // STEP_US) * STEP_US
+                ahead_us = known.ahead_us(priority, deadline_us)
+                waits_us = _steps(known.waits_us(ahead_us, now_us))
                 told = known.prices.get(key, price)
                 finish_us = waits_us + known.hops_us + told.batch_us
                 if best is None or finish_us < best[0]:
-                    best = finish_us, waits_us, told, known
+                    best = finish_us, waits_us, told, lane, known
         if best is not None:
-            _, waits_us, told, known = best
-            denied = self._verdict(
-                waits_us,
+            _, waits_us, told, lane, known = best
+            terms = _Terms(
                 known.hops_us,
                 told.one_us,
                 told.batch_us,
@@ -182,11 +138,52 @@ class Door:
                 tenant in known.heavy,
                 known.versions,
             )
-            return known.admitted if denied is None else denied
+            denied = self._weighed(known, priority, waits_us, terms, now_us)
+            return Admitted(lane) if denied is None else denied
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
         text = "no worker can be sent to"
         return Denied(Reason.NO_CAPACITY, text, self._load_age_us_max)
+
+    def _weighed(
+        self,
+        known: Lane,
+        priority: Priority,
+        waits_us: int,
+        terms: _Terms,
+        now_us: int,
+    ) -> Denied | None:
+        """The verdict on a request that has ``waits_us`` of work ahead of it, for the
+        sake of what it would pass, and of the share that its priority is owed."""
+        denied = self._verdict(waits_us, *terms)
+        if denied is not None:
+            if denied.reason is Reason.OVERLOADED and self._is_share_left(
+                known, priority, terms, now_us
+            ):
+                return None
+            return denied
+        run_us = known.hops_us + terms.batch_us
+        pushed = known.pushed(priority, now_us + terms.limit_us, run_us, now_us)
+        if pushed is None:
+            return None
+        all_us = _steps(known.waits_us(known.all_us(priority), now_us))
+        if self._verdict(all_us, *terms) is None:
+            return None
+        return _pushing(_steps(pushed.done_us), pushed.due_us)
+
+    def _is_share_left(
+        self, known: Lane, priority: Priority, terms: _Terms, now_us: int
+    ) -> bool:
+        """Whether a request could enter if nothing were more urgent, and what waits of
+        its priority is done in time by its share, or makes no more than
+        :data:`SHARE_BATCHES`."""
+        share, own_us = known.shares[priority], known.own_us(priority)
+        allowed_us = int(self._settings.fill * (terms.limit_us - terms.lag_us))
+        room_us = max(share * known.slots * allowed_us, SHARE_BATCHES * terms.batch_us)
+        if not share or own_us >= room_us or not known.is_any_more_urgent(priority):
+            return False
+        own_waits_us = _steps(known.waits_us(own_us, now_us))
+        return self._verdict(own_waits_us, *terms) is None
 
     def _too_late(self, price: Price, limit_us: int, lag_us: int) -> Denied | None:
         settings = self._settings
@@ -202,12 +199,14 @@ class Door:
         )
         return Denied(Reason.OVERLOADED, text, lag_us)
 
-    def admitted(self, lane: int, price: Price, priority: Priority, rows: int) -> None:
-        """A request was sent into ``lane``: what comes after it waits for it."""
+    def admitted(
+        self, lane: int, price: Price, priority: Priority, rows: int, deadline_us: int
+    ) -> None:
+        """A request was sent into ``lane``: what is due after it waits for it."""
         known = self._lanes.get(lane)
         if known is not None:
             told = known.prices.get((price.model, price.version), price)
-            known.send(priority, rows * told.row_us * self.ingresses)
+            known.send(priority, deadline_us, rows * told.row_us * self.ingresses)
 
     def answered(self, model: str, latencies_us: Iterable[int], in_flight: int) -> None:
         """Requests of the model ended so long after they came; ``in_flight`` wait."""
@@ -285,6 +284,19 @@ class Door:
                 limit_max=self._settings.concurrency_max,
             )
         return gradient
+
+
+def _pushing(done_us: int, due_us: int) -> Denied:
+    due_us -= due_us % STEP_US
+    text = (
+        f"it would pass work that is due in {_ms(due_us)} ms and would then be done "
+        f"in {_ms(done_us)} ms"
+    )
+    return Denied(Reason.OVERLOADED, text, done_us - due_us)
+
+
+def _steps(us: int) -> int:
+    return -(-us // STEP_US) * STEP_US
 
 
 def _too_short(one_us: int, limit_us: int, lag_us: int) -> Denied:

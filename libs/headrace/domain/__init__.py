@@ -28,7 +28,14 @@ from headrace.domain.dispatch import (
     VersionChanged,
     Withdrawn,
 )
-from headrace.domain.load import Count, Load, Microseconds, Price, QueueLoad
+from headrace.domain.load import (
+    DUE_WITHIN_US,
+    Count,
+    Load,
+    Microseconds,
+    Price,
+    QueueLoad,
+)
 from headrace.domain.manifest import (
     ROWS_MAX,
     Manifest,
@@ -55,6 +62,7 @@ from headrace.domain.tensor import VARIABLE, Datatype, Signature, Tensor, Tensor
 
 __all__ = [
     "BATCH_AXIS_NONE",
+    "DUE_WITHIN_US",
     "HTTP_STATUS",
     "RETRY_AFTER",
     "ROWS_MAX",

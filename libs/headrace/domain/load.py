@@ -9,13 +9,18 @@ from msgspec import Meta
 
 from headrace.domain.request import Priority
 
-__all__ = ["Count", "Load", "Microseconds", "Price", "QueueLoad"]
+__all__ = ["DUE_WITHIN_US", "Count", "Load", "Microseconds", "Price", "QueueLoad"]
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """Of things, or the number of one; as large as the log numbers partitions."""
 
 Microseconds = Annotated[int, Meta(ge=0, le=2**53)]
 """A time or a duration that a float still tells exactly."""
+
+
+DUE_WITHIN_US = tuple(int(25_000 * 2 ** (step / 2)) for step in range(25))
+"""Bounds of the classes by which queued work is told: from 25 ms to 102 s, each the
+square root of two of the one before. Work that is due later, or never, is one more."""
 
 
 class QueueLoad(msgspec.Struct, frozen=True):
@@ -31,6 +36,11 @@ class QueueLoad(msgspec.Struct, frozen=True):
 
     backlog_us: Microseconds
     """Device time of these rows, in batches as large as their time limits allow."""
+
+    due_us: list[Microseconds] = []
+    """Of that, what is due within each of :data:`DUE_WITHIN_US` from now and within
+    none before it, a little sooner rather than later; empty classes at the end are
+    left out. What is told of no class counts as due at once."""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -61,6 +71,10 @@ class Load(msgspec.Struct, frozen=True):
     heavy: list[str] = []
     """Tenants who lately took more than an equal part of the device time, while
     others asked for some too."""
+
+    shares: list[Annotated[float, Meta(ge=0, le=1)]] = []
+    """Part of the busy time that each priority gets when it has work, whatever the
+    more urgent ones want; of the priorities that are not named here, none."""
 
     queues: list[QueueLoad] = []
     prices: list[Price] = []

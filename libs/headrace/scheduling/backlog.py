@@ -6,10 +6,12 @@ tenant has waiting: updated as requests come and go, never searched for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from headrace.domain import (
+    DUE_WITHIN_US,
     HopsMeasured,
     Price,
     Priority,
@@ -261,6 +263,11 @@ class Backlog:
         band: Band, name: tuple[str, str, Priority], row_us: float, now_us: int
     ) -> QueueLoad:
         model, version, priority = name
+        due_us = [0.0] * (len(DUE_WITHIN_US) + 1)
+        for deadline_us, rows in band.due.items():
+            due_us[bisect_left(DUE_WITHIN_US, deadline_us - now_us)] += rows * row_us
+        while due_us and not due_us[-1]:
+            due_us.pop()
         return QueueLoad(
             model=model,
             version=version,
@@ -269,6 +276,7 @@ class Backlog:
             rows=band.rows,
             oldest_us=max(now_us - band.head.request.arrived_us, 0),
             backlog_us=int(band.rows * row_us),
+            due_us=list(map(int, due_us)),
         )
 
     def bands_in_order(self, shares: Shares, now_us: int) -> list[tuple[int, bool]]:

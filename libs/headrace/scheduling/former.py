@@ -107,7 +107,13 @@ class BatchFormer:
 
     def load(self, now_us: int) -> Load:
         """What waits and runs, and what a row costs, for admission."""
-        return load_of(self._slots, self._backlog, self._tenants, now_us)
+        return load_of(
+            self._slots,
+            self._backlog,
+            self._tenants,
+            shares=self._settings.shares,
+            now_us=now_us,
+        )
 
     def _arrive(self, request: Request, now_us: int) -> None:
         if request.key in self._refused:

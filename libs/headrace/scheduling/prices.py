@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +31,10 @@ def added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
         rows=one.rows + other.rows,
         oldest_us=max(one.oldest_us, other.oldest_us),
         backlog_us=one.backlog_us + other.backlog_us,
+        due_us=[
+            due_us + more_us
+            for due_us, more_us in zip_longest(one.due_us, other.due_us, fillvalue=0)
+        ],
     )
 
 

@@ -16,6 +16,9 @@ __all__ = ["NEVER_US", "Band", "Entry", "KeyQueue", "QueueKey"]
 NEVER_US = 1 << 62
 """The deadline of a request that has none."""
 
+DUE_BITS = 6
+"""Leading bits of a time limit that count."""
+
 TENANTS_SEEN_MAX = 64
 """Tenants of one band that are considered for a batch: the least served ones."""
 
@@ -45,6 +48,8 @@ class Band:
         self._head: Entry | None = None
         self._count = 0
         self.rows = 0
+        self.due: dict[int, int] = {}
+        """Rows by deadline; see :func:`_about`."""
 
     def __len__(self) -> int:
         return self._count
@@ -85,13 +90,20 @@ class Band:
             own.append(entry)
         self._count += 1
         self.rows += entry.request.rows
+        due_us = _about(entry)
+        self.due[due_us] = self.due.get(due_us, 0) + entry.request.rows
         if self._count == 1 or (self._head is not None and entry < self._head):
             self._head = entry
 
     def remove(self, entries: Sequence[Entry]) -> None:
         by_tenant: dict[str, list[Entry]] = {}
+        due = self.due
         for entry in entries:
             by_tenant.setdefault(entry.request.tenant, []).append(entry)
+            due_us = _about(entry)
+            due[due_us] -= entry.request.rows
+            if not due[due_us]:
+                del due[due_us]
         for tenant, gone in by_tenant.items():
             own = self._by_tenant[tenant]
             _take_out(own, gone)
@@ -100,6 +112,14 @@ class Band:
         self._count -= len(entries)
         self.rows -= sum(entry.request.rows for entry in entries)
         self._head = None
+
+
+def _about(entry: Entry) -> int:
+    """The deadline, up to a thirty-second part of the time limit sooner: requests of
+    one time limit have few such instants between them, however many wait."""
+    limit_us = entry.deadline_us - entry.request.arrived_us
+    finest = max(limit_us.bit_length() - DUE_BITS, 0)
+    return entry.deadline_us >> finest << finest
 
 
 def _take_out(own: list[Entry], gone: list[Entry]) -> None:

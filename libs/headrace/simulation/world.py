@@ -251,7 +251,8 @@ class World:
             now_us=self._now_us,
         )
         if isinstance(verdict, Admitted):
-            door.admitted(verdict.lane, price, kind.priority, kind.rows)
+            deadline_us = self._now_us + kind.limit_us
+            door.admitted(verdict.lane, price, kind.priority, kind.rows, deadline_us)
             return self._lanes[verdict.lane]
         tallies.refused[verdict.reason] += 1
         return None

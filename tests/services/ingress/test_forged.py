@@ -80,6 +80,7 @@ LOADED = {
                 "rows": NUMBERS,
                 "oldest_us": NUMBERS,
                 "backlog_us": NUMBERS,
+                "due_us": st.lists(NUMBERS, max_size=30),
             }
         ),
         max_size=2,
@@ -157,7 +158,7 @@ def test_an_announcement_stops_neither_an_ingress_nor_a_former(
         pass
     else:
         assert isinstance(destination.parser, RequestParser)
-        admission.sent(0, destination, Priority.STANDARD, 1)
+        admission.sent(0, destination, Priority.STANDARD, 1, 1_000)
     for served in catalog.served():
         former.handle(VersionChanged(served), 0)
         former.handle(Arrived(a_request()), 0)
@@ -194,7 +195,7 @@ def test_a_heartbeat_stops_no_ingress(
     lanes = frozenset(fleet.router.lanes)
     destination = Destination(served, a_parser(served), lanes, price)
     for priority in Priority:
-        admission.sent(said.lanes[0].lane, destination, priority, 8)
+        admission.sent(said.lanes[0].lane, destination, priority, 8, 5_000_001)
         admission.decide(
             destination,
             priority,
