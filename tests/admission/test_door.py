@@ -439,10 +439,11 @@ def test_what_was_let_in_counts_by_its_deadline() -> None:
 
 def test_deadlines_count_from_when_the_load_was_heard() -> None:
     # Due more than 200 ms after the load, as is whoever asks 10 ms later.
-    door = a_door(due(a_load(), within_250=160))
+    door, load, now_us = a_door(), due(a_load(), within_250=160), 777_000 * MS
+    door.heard(0, load, request_us=1 * MS, rest_us=2 * MS, now_us=now_us)
 
-    assert ask(door, limit_ms=200) == Admitted(0)
-    assert isinstance(ask(door, limit_ms=200, now_us=10 * MS), Denied)
+    assert ask(door, limit_ms=200, now_us=now_us) == Admitted(0)
+    assert isinstance(ask(door, limit_ms=200, now_us=now_us + 10 * MS), Denied)
 
 
 def test_nobody_passes_work_that_would_be_late_for_it() -> None:
@@ -453,9 +454,14 @@ def test_nobody_passes_work_that_would_be_late_for_it() -> None:
         "it would pass work that is due in 1131 ms and would then be done in 1132 ms",
         1 * MS,
     )
-    # All of it fits the time limit of the one who asks: he is no reason to wait.
-    roomy = due(a_load(), within_25=49, within_141=1)
-    assert ask(a_door(roomy)) == Admitted(0)
+
+
+def test_to_choose_from_more_is_let_in_than_can_be_in_time() -> None:
+    # Less than three batches fit 25 ms: four times that may be ahead.
+    door = a_door(due(a_load(), within_25=20, within_50=77))
+    assert ask(door, limit_ms=25) == Admitted(0)
+    door = a_door(due(a_load(), within_25=20, within_50=78))
+    assert isinstance(ask(door, limit_ms=25), Denied)
 
 
 @given(

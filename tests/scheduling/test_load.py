@@ -59,13 +59,22 @@ def test_what_waits_is_told_by_when_it_is_due() -> None:
 
 def test_what_left_is_not_told() -> None:
     desk = Desk()
-    desk.arrive(*(a_request(limit_us=1000 * MS) for _ in range(6)))
+    desk.arrive(*(a_request(limit_us=1000 * MS, rows=2) for _ in range(3)))
     assert told(desk, 0) == {1_131_370: 6}
     desk.tick()
     assert told(desk, 0) == {1_131_370: 2}
     desk.finish(now_us=5 * MS)
     desk.tick(5 * MS)
     assert desk.former.load(5 * MS).queues == []
+
+
+def test_what_is_due_is_told_over_all_shapes_of_a_version() -> None:
+    desk = Desk()
+    desk.arrive(a_request(limit_us=1000 * MS), a_request(limit_us=1000 * MS, rows=2))
+    desk.arrive(a_request(limit_us=1000 * MS, shape="other"))
+    desk.arrive(a_request(limit_us=30 * MS, shape="other"))
+
+    assert told(desk, 0) == {35_355: 1, 1_131_370: 4}
 
 
 def test_the_shares_are_told() -> None:

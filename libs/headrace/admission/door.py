@@ -180,7 +180,7 @@ class Door:
         share, own_us = known.shares[priority], known.own_us(priority)
         allowed_us = int(self._settings.fill * (terms.limit_us - terms.lag_us))
         room_us = max(share * known.slots * allowed_us, SHARE_BATCHES * terms.batch_us)
-        if not share or own_us >= room_us or not known.is_any_more_urgent(priority):
+        if not share or own_us >= room_us:
             return False
         own_waits_us = _steps(known.waits_us(own_us, now_us))
         return self._verdict(own_waits_us, *terms) is None

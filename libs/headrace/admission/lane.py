@@ -98,10 +98,6 @@ class Lane:
     def own_us(self, priority: Priority) -> float:
         return self._due_us[priority][-1]
 
-    def is_any_more_urgent(self, priority: Priority) -> bool:
-        """Whether work of more urgent priorities waits."""
-        return self._urgent_us[priority] > 0
-
     def pushed(
         self,
         priority: Priority,
