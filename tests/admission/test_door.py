@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.admission import AdmissionSettings, Admitted, Denied, Door
-from headrace.domain import Load, Priority, Reason
+from headrace.domain import Load, Price, Priority, Reason
 from tests.admission.scenes import MS, PRICE, a_door, a_load, admit, ask
 
 
