@@ -7,7 +7,6 @@ from collections.abc import Callable
 from headrace.broker import Record
 from headrace.domain import Reason, RequestRejected
 from headrace.wire import headers as names
-from headrace.wire.requests import OUR_SOURCE
 
 __all__ = ["EarlyRequests", "Held"]
 
@@ -53,9 +52,8 @@ class EarlyRequests:
         if read.reason is not Reason.MODEL_UNKNOWN:
             return False
         record = held[0]
-        source = dict(record.headers).get(names.CE_SOURCE) or b""
         age_us = now_us - self._to_mono(record.timestamp_us)
-        if not source.startswith(OUR_SOURCE) or age_us > HOLD_US:
+        if not names.made_by_us(dict(record.headers)) or age_us > HOLD_US:
             return False
         self._held[key] = [held]
         if self._release_at_us is None:

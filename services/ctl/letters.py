@@ -23,7 +23,6 @@ from headrace.wire import (
     decode_replies,
 )
 from headrace.wire import headers as names
-from headrace.wire.requests import OUR_SOURCE
 
 __all__ = [
     "Fate",
@@ -59,7 +58,7 @@ class Letter(NamedTuple):
     def is_ours(self) -> bool:
         """Whether its id was made by an ingress or a publisher, so that it names one
         request."""
-        return self.text(names.CE_SOURCE).startswith(OUR_SOURCE.decode())
+        return names.made_by_us(dict(self.buried.headers))
 
 
 class Fate(StrEnum):

@@ -33,7 +33,6 @@ from headrace.wire import (
     decode_replies,
 )
 from headrace.wire import headers as names
-from headrace.wire.requests import OUR_SOURCE
 from services.ctl.batch_trail import Ordered
 from services.ctl.letters import shown_place
 from services.ctl.payload import Payload, TensorSummary, payload_of, summary_of
@@ -65,7 +64,7 @@ class Found(NamedTuple):
     @property
     def is_ours(self) -> bool:
         """Whether its id was made by an ingress or a publisher, and names it alone."""
-        return self._header(names.CE_SOURCE).startswith(OUR_SOURCE)
+        return names.made_by_us(dict(self.record.headers))
 
     @property
     def is_put_back(self) -> bool:

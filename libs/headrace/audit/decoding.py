@@ -42,7 +42,6 @@ from headrace.wire import (
 from headrace.wire import headers as names
 from headrace.wire.payloads import read_dataref
 from headrace.wire.replies import Answer as Reply
-from headrace.wire.requests import OUR_SOURCE
 
 __all__ = ["EventDecoder"]
 
@@ -108,7 +107,7 @@ class EventDecoder:
         except RequestError:
             # It is poison, which has no more time than others.
             deadline_us, _ = deadline_of(record, {}, timeout_us)
-        made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
+        made_by_us = names.made_by_us(headers)
         return Asked(
             place=_place(record),
             at_us=record.timestamp_us,

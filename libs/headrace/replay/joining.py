@@ -26,7 +26,6 @@ from headrace.wire import (
 )
 from headrace.wire import headers as names
 from headrace.wire.replies import Replies
-from headrace.wire.requests import OUR_SOURCE
 
 __all__ = ["CANCELLED", "REPLAY_SOURCE", "Join", "JoinCounts"]
 
@@ -130,9 +129,8 @@ class Join:
             return self._end(at[0], ending) if at else []
         if not self._is_asked(record):
             return []
-        is_ours = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
         is_known = key in self._by_key or key in self._ended
-        if is_known and is_ours and names.REDRIVEN not in headers:
+        if is_known and names.made_by_us(headers) and names.REDRIVEN not in headers:
             self.counts.repeated += 1
             return []
         return self._hold(key, self._recorded(record, key, headers))

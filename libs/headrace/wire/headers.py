@@ -54,6 +54,7 @@ __all__ = [
     "VERSION",
     "X_REQUEST_ID",
     "check_schema",
+    "made_by_us",
     "number",
     "parse_source",
     "source_text",
@@ -65,6 +66,8 @@ CE_SPECVERSION = "ce_specversion"
 CE_ID = "ce_id"
 CE_TYPE = "ce_type"
 CE_SOURCE = "ce_source"
+
+_OUR_SOURCE = b"headrace/"
 CE_TIME = "ce_time"
 CONTENT_TYPE = "content-type"
 SCHEMA = "inf-schema"
@@ -164,6 +167,12 @@ def text(headers: Mapping[str, bytes | None], name: str) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise RequestError(f"header {name} is not UTF-8: {error}") from error
+
+
+def made_by_us(headers: Mapping[str, bytes | None]) -> bool:
+    """Whether an ingress or a publisher of ours wrote the record, so that its id names
+    one request; who writes records by hand may choose the same id twice."""
+    return (headers.get(CE_SOURCE) or b"").startswith(_OUR_SOURCE)
 
 
 def number(headers: Mapping[str, bytes | None], name: str) -> int | None:

@@ -61,9 +61,6 @@ ID_BYTES_MAX = 256
 
 TENANT_DEFAULT = "default"
 
-OUR_SOURCE = b"headrace/"
-"""How ``ce_source`` begins where an ingress or a publisher of ours wrote it."""
-
 REMEMBERED_MAX = 4096
 """What follows from shapes is remembered for so many of them, and so many reply
 addresses and tenants are; then all are forgotten."""
@@ -251,7 +248,7 @@ class RequestDecoder:
             return CancelRead(source, key, body_sha256)
         version = names.text(headers, names.VERSION)
         payload = self._payload(headers)
-        made_by_us = (headers.get(names.CE_SOURCE) or b"").startswith(OUR_SOURCE)
+        made_by_us = names.made_by_us(headers)
         if made_by_us:
             contents = self._ours(headers, record.value, model, version, payload)
             key = identity(tenant, request_id, reply_to)
