@@ -14,7 +14,9 @@ from headrace.domain import (
     Source,
     StaleWritten,
     Terminal,
+    is_final,
 )
+from headrace.wire.kept import is_keyed
 from tests.delivery.builders import TOPICS
 from tests.delivery.records import Ask, Cancel, Reply
 
@@ -36,6 +38,9 @@ class History:
         self.visible: dict[str, str] = {}
         self.ended: set[str] = set()
         """Ids with evidence."""
+        self.unheard: set[str] = set()
+        """Keys with a record that no answer is final for, and none came after."""
+        self._answered: set[str] = set()
 
         self.epochs: list[int] = []
         self._confirmed: dict[FormerProcess, set[int]] = defaultdict(set)
@@ -46,6 +51,7 @@ class History:
         match record:
             case Ask():
                 self.asked[partition].append(record)
+                self._listen(record.id)
             case Cancel():
                 self.asked[partition].append(record)
                 self.ended.add(record.id)
@@ -53,11 +59,11 @@ class History:
                 assert topic == TOPICS.replies or ".results." in topic
                 for each in ids:
                     self.successes[each] += 1
-                    self._end(each, "success")
+                    self._end(each, "success", None)
             case Terminal(id=each, reason=reason):
                 assert self.asked, "an error for nothing"
                 self.errors[each].append(reason)
-                self._end(each, "error")
+                self._end(each, "error", reason)
             case DeadLetter(id=each, reason=reason, source=source):
                 # One that was never read is known by its place alone.
                 each = each or self.asked[source[:2]][source.offset].id
@@ -106,6 +112,13 @@ class History:
         assert isinstance(ask, Ask)
         return ask
 
-    def _end(self, each: str, what: str) -> None:
+    def _listen(self, each: str) -> None:
+        if is_keyed(each) and each not in self._answered:
+            self.unheard.add(each)
+
+    def _end(self, each: str, what: str, reason: Reason | None) -> None:
         self.visible.setdefault(each, what)
         self.ended.add(each)
+        self.unheard.discard(each)
+        if is_final(reason):
+            self._answered.add(each)

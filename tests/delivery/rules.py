@@ -104,8 +104,8 @@ RULES = (
         "with a key before ◆",
         "test_keys.py::test_nothing_with_a_key_runs_before_the_answers_are_read",
         "keys",
-        "        if not self._is_read:\n",
-        "        if False:\n",
+        "        if not self._is_read or ",
+        "        if ",
     ),
     _rule(
         "is not\nremembered ◆",
@@ -113,6 +113,20 @@ RULES = (
         "verdicts",
         "        if entry.keyed is not None and not is_final(reason):\n",
         "        if False:\n",
+    ),
+    _rule(
+        "is another try ◆",
+        "test_keys.py::test_who_asks_again_before_the_refusals_ack_is_another_try",
+        "verdicts",
+        "                self._ledger.told(ending.entry)\n",
+        "                pass\n",
+    ),
+    _rule(
+        "is another try ◆",
+        "test_keys.py::test_another_try_waits_until_the_refusal_is_acked",
+        "keys",
+        "            if self._ledger.is_told(entry.request.key):\n",
+        "            if False:\n",
     ),
     _rule(
         "is not\nremembered ◆",

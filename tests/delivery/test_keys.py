@@ -4,12 +4,18 @@ import msgspec
 import pytest
 
 from headrace.delivery.decisions import (
+    Commit,
     Decision,
     ReadKeys,
     WriteBatch,
     WriteReplies,
 )
-from headrace.delivery.events import CancelRead, KeysRead
+from headrace.delivery.events import (
+    CancelRead,
+    CommitEnded,
+    CommitOutcome,
+    KeysRead,
+)
 from headrace.domain import (
     HeldBatch,
     MemberStatus,
@@ -209,3 +215,94 @@ def test_an_id_alone_is_no_key(request_: Request) -> None:
     (batch,) = ask(desk, keyed(0))
     desk.done(batch)
     assert len(ask(desk, request_)) == 1
+
+
+def refused(desk: Desk, offset: int) -> int:
+    """A request with the key is told that it expired; the write of that."""
+    desk.silent |= {0, 1}
+    desk.let_pass(2 * SECOND)
+    assert ask(desk, keyed(offset, deadline_us=desk.now_us - 1)) == []
+    replies = desk.all(WriteReplies)[-1]
+    assert replies.terminals[0].source == a_source(offset)
+    desk.silent.clear()
+    desk.let_pass(2 * SECOND)
+    for slot in (0, 1):
+        desk.report(slot)
+    return replies.write
+
+
+def test_who_asks_again_before_the_refusals_ack_is_another_try() -> None:
+    """Its client has read the refusal already, and would get nothing by its end."""
+    desk = a_desk()
+    first = refused(desk, 0)
+    assert ask(desk, keyed(1)) == []
+    assert ask(desk, keyed(2)) == []
+    assert unsettled(desk) == 3
+
+    (batch,) = batches_in([*desk.ended(first), *desk.tick()])
+
+    assert [each.source for each in batch.dispatch.requests] == [a_source(1)]
+    assert unsettled(desk) == 2
+    desk.done(batch)
+    assert unsettled(desk) == 0
+    assert ask(desk, keyed(3)) == []
+    assert len(desk.all(WriteReplies)) == 1
+
+
+def test_another_try_waits_until_the_refusal_is_acked() -> None:
+    desk = a_desk()
+    first = refused(desk, 0)
+    assert ask(desk, keyed(1)) == []
+    assert batches_in(desk.ended(first, None)) == []
+    assert batches_in(desk.let_pass(desk.limits.again_us)) == []
+
+    again = desk.all(WriteReplies)[-1]
+    assert [each.source for each in again.terminals] == [a_source(0)]
+    assert len(batches_in([*desk.ended(again.write), *desk.tick()])) == 1
+
+
+def test_a_success_that_comes_before_the_refusals_ack_is_the_next_tries_too() -> None:
+    desk = a_desk()
+    refused(desk, 0)
+    assert ask(desk, keyed(1)) == []
+
+    desk.done_elsewhere(a_source(0))
+
+    assert batches_in(desk.tick()) == []
+    assert unsettled(desk) == 0
+
+
+def test_a_try_that_is_cancelled_while_it_waits_is_waited_for_as_well() -> None:
+    desk = a_desk()
+    first = refused(desk, 0)
+    ask(desk, keyed(1))
+    desk.tell(CancelRead(a_source(2), keyed(1).key))
+    desk.tick()
+    second = desk.all(WriteReplies)[-1]
+    assert second.terminals[0].reason is Reason.CANCELLED
+    assert ask(desk, keyed(3)) == []
+
+    assert batches_in([*desk.ended(first), *desk.tick()]) == []
+    (batch,) = batches_in([*desk.ended(second.write), *desk.tick()])
+    desk.done(batch)
+    assert unsettled(desk) == 0
+
+
+def test_who_asks_again_before_a_refusal_is_written_gets_it_too() -> None:
+    """A verdict, which waits for its commit: it is appended behind the repetition."""
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.accepts_commits = False
+    (commit,) = found(exhausted(desk, batch), Commit)
+    assert ask(desk, keyed(1)) == []
+
+    desk.tell(CommitEnded(commit.commit, CommitOutcome.ACCEPTED))
+    desk.ended(desk.all(WriteReplies)[-1].write)
+
+    assert unsettled(desk) == 0
+
+
+def exhausted(desk: Desk, batch: WriteBatch) -> list[Decision]:
+    said = desk.done(batch, MemberStatus.RETRY, "model_unavailable")
+    (batch,) = batches_in(said)
+    return desk.done(batch, MemberStatus.RETRY, "model_unavailable")

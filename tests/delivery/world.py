@@ -289,6 +289,7 @@ class World:
         unfinished = self.unfinished()
         assert unfinished is None, f"seed {self.seed}: {unfinished}"
         assert "worker.cap_exceeded" not in self.alarms
+        assert not self.history.unheard, f"seed {self.seed}: {self.history.unheard}"
         for each, reasons in self.history.errors.items():
             assert self.history.successes[each] or reasons
         blamed = {Reason.MODEL_ERROR, Reason.POISON}

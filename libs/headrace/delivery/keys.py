@@ -6,7 +6,9 @@ for a while, and a repetition is settled unrun, since its answer lies where its 
 looks. A successor reads the kept answers of that while before it runs any such request.
 
 Only final answers are remembered: an error that invites a retry ends those who wait,
-and the next request with the key runs.
+and the next request with the key runs. Who is told so may ask again before the former
+knows that the error was appended. So what is read after it was written joins nothing:
+it is the next one, and waits until the error is acked.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Keys:
     def holds(self, entry: Entry, now_us: int) -> bool:
         """Whether an entry with a key, just read, is not to be run: not yet, or not at
         all."""
-        if not self._is_read:
+        if not self._is_read or self._ledger.is_told(entry.request.key):
             entry.keyed = Keyed.WAITING
             self._waiting.append(entry)
             return True
@@ -77,11 +79,21 @@ class Keys:
         for request_id, ended_us in event.ended:
             self._remember(request_id, ended_us, now_us)
         self._is_read = True
+        self._go_on(now_us)
+
+    def on_time(self, now_us: int) -> None:
+        """What waited for the end of another try may run."""
+        if self._is_read and self._waiting:
+            self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
         waiting, self._waiting = self._waiting, []
         for entry in waiting:
             if entry.keyed is not Keyed.WAITING or entry.state is not EntryState.QUEUED:
                 continue
-            if not self._repeats(entry, now_us):
+            if self._ledger.is_told(entry.request.key):
+                self._waiting.append(entry)
+            elif not self._repeats(entry, now_us):
                 entry.keyed = Keyed.ASKED
                 self._attempts.enqueue(entry, now_us)
 

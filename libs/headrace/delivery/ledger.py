@@ -39,6 +39,8 @@ class Keyed(Enum):
     ASKED = "asked"
     FORGOTTEN = "forgotten"
     """Its end is no answer to a repetition."""
+    TOLD = "told"
+    """The same, and it is written: what is read with the key now is another try."""
 
 
 class Entry:
@@ -106,6 +108,7 @@ class Ledger:
         self._limits = limits
         self._out = out
         self._by_key: dict[str, Entry] = {}
+        self._told: dict[str, list[Entry]] = {}
         self.settled_keys: list[str] = []
         """Ids of requests with a key that have had a final answer, not yet taken."""
 
@@ -162,10 +165,24 @@ class Ledger:
         log.lose(stand_in.source.offset, log_start)
         return self._enter(log, stand_in)
 
+    def told(self, entry: Entry) -> None:
+        """An end that is no repetition's has been written, acked or not: a record that
+        is read from now on may have been sent by a client that knows of it."""
+        if entry.keyed is Keyed.FORGOTTEN:
+            entry.keyed = Keyed.TOLD
+            self._let_go(entry)
+            self._told.setdefault(entry.request.key, []).append(entry)
+
+    def is_told(self, key: str) -> bool:
+        """Whether such an end of the key is not acked yet."""
+        return key in self._told
+
     def settle(self, entry: Entry, done_offset: int | None) -> None:
         """The request has its evidence, for each of its offsets."""
         entry.state = EntryState.SETTLED
-        del self._by_key[entry.request.key]
+        self._let_go(entry)
+        if self._told:
+            self._untell(entry)
         if entry.keyed is Keyed.ASKED:
             self.settled_keys.append(entry.request.id)
         for source in entry.sources:
@@ -202,7 +219,8 @@ class Ledger:
             if entry.request.source.offset >= log_end:
                 log.bytes_open -= entry.request.size_bytes
             if not entry.sources:
-                del self._by_key[entry.request.key]
+                self._let_go(entry)
+                self._untell(entry)
                 orphans.append(entry)
         return orphans
 
@@ -215,6 +233,17 @@ class Ledger:
     def landed(self, source: Source) -> str | None:
         """Once, the predecessor's batch in which the request just read flies."""
         return self._aloft.pop(source, None) if self._aloft else None
+
+    def _let_go(self, entry: Entry) -> None:
+        key = entry.request.key
+        if self._by_key.get(key) is entry:
+            del self._by_key[key]
+
+    def _untell(self, entry: Entry) -> None:
+        key = entry.request.key
+        told = [each for each in self._told.pop(key, ()) if each is not entry]
+        if told:
+            self._told[key] = told
 
     def _enter(self, log: Log, request: Request) -> Entry:
         entry = Entry(request)

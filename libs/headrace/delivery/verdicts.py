@@ -150,6 +150,8 @@ class Verdicts:
         if replies:
             terminals = tuple(e.terminal for e in replies if e.terminal)
             self._out.put(WriteReplies(self._write(replies), epoch, terminals))
+            for ending in replies:
+                self._ledger.told(ending.entry)
         if letters:
             dead = tuple(e.letter for e in letters if e.letter)
             self._out.put(WriteDeadLetters(self._write(letters), dead))

@@ -266,6 +266,7 @@ class Work:
         self._slots.on_time(now_us)
         if self.ledger.settled_keys:
             self.keys.remember_settled(now_us)
+        self.keys.on_time(now_us)
         self._attempts.end_backoffs(now_us)
         self._slots.tell_scheduler(now_us)
         if is_tick and self._attempts.scheduler_is_due(now_us):
