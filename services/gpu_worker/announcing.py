@@ -61,6 +61,10 @@ class Announcer:
             if self._latest.get(record_key) is not None:
                 self._produce(record_key)
 
+    def flush(self, timeout_s: float) -> None:
+        """Wait until the log has what was said, for so long at most."""
+        self._producer.flush(timeout_s)
+
     def repeat(self) -> None:
         """Write again what failed; call it now and then."""
         with self._lock:
@@ -142,6 +146,25 @@ class Announcements:
                 if said.sha256 and said.state is not ModelState.REFUSED:
                     files.setdefault(key, set()).add(said.sha256)
         return files
+
+    def suspects(self, slot: int) -> set[tuple[VersionKey, str]]:
+        """Versions, with the sum of their files, whose load this slot began and did not
+        end, or some slot found to end processes."""
+        with self._lock:
+            return {
+                (key, said.sha256)
+                for (key, of), said in self._by_key.items()
+                if said.load_begun and (of == slot or said.state is ModelState.REFUSED)
+            }
+
+    def proven(self) -> set[tuple[VersionKey, str]]:
+        """Versions, with the sum of their files, that some slot has."""
+        with self._lock:
+            return {
+                (key, said.sha256)
+                for (key, _), said in self._by_key.items()
+                if said.state is ModelState.READY
+            }
 
     def other_files(
         self, key: VersionKey, sha256: str, slot: int, heard: Callable[[int], bool]

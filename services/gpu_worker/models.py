@@ -9,8 +9,7 @@ leaves what runs untouched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ from headrace.domain import Manifest, ModelState
 from headrace.errors import BusError, ModelRefused, SetupError
 from headrace.lifecycle import Health
 from headrace.repository import (
-    MODEL_NAME,
     Appeared,
     Change,
     Changed,
@@ -30,18 +28,15 @@ from headrace.repository import (
     Fingerprint,
     Gone,
     VersionKey,
-    check_external_data,
-    content_sha256,
-    read_manifest,
     scan_folder,
-    version_folder,
 )
-from headrace.runtime import Device, Loaded, load
+from headrace.runtime import Device, Loaded
 from headrace.telemetry import Log, WorkerMetrics
 from headrace.wire import Announcement
 from services.gpu_worker.announcing import Announcements, Announcer
 from services.gpu_worker.fitness import as_fit
 from services.gpu_worker.jobs import ReadyModels, Runnable
+from services.gpu_worker.loads import Loads
 from services.gpu_worker.settings import ModelsSettings
 
 __all__ = ["MODELS", "Models", "Neighbourhood"]
@@ -56,6 +51,9 @@ REASON_CHARS_MAX = 4_000
 _PROVISION_US = 250_000
 """Topics are created this often while versions load. One request takes 200 ms for one
 model and little more for seventy, most of it to wait for leaders."""
+
+_SAID_S = 1.0
+"""Longest that a load waits until the log says that it has begun."""
 
 _BACKENDS = {"onnx": "onnxruntime", "simulated": "simulated"}
 
@@ -111,7 +109,7 @@ class Models:
     ) -> None:
         self._settings = settings
         self._limits = limits
-        self._device = device
+        self._loads = Loads(settings.folder, device, log, metrics)
         self._ready = ready
         self._around = around
         self._health = health
@@ -122,6 +120,8 @@ class Models:
         self._versions: dict[VersionKey, _Version] = {}
         self._unreadable = ""
         self._conflicts: dict[VersionKey, str] = {}
+        self._suspects: set[tuple[VersionKey, str]] = set()
+        self._proven: set[tuple[VersionKey, str]] = set()
         self._unprovisioned: set[VersionKey] = set()
         self._provisioned_us = 0
         self._scans = 0
@@ -133,11 +133,14 @@ class Models:
         """Before the join: say of every version that this slot announced in an
         earlier life that it is loading, or gone. Raises SetupError without a folder."""
         found = scan_folder(self._settings.folder)
-        for key, said in self._around.announcements.of_slot(self._around.slot).items():
+        around = self._around
+        self._suspects = around.announcements.suspects(around.slot)
+        self._proven = around.announcements.proven()
+        for key, said in around.announcements.of_slot(around.slot).items():
             if key in found and said.state is not ModelState.REFUSED:
-                self._say(key, ModelState.LOADING, sha256=said.sha256)
+                self._say_loading(key, said.sha256, begun=said.load_begun)
             elif key not in found:
-                self._around.announcer.say(key, None)
+                around.announcer.say(key, None)
 
     def start(self) -> None:
         self._thread.start()
@@ -179,13 +182,20 @@ class Models:
     def _load_known(self) -> None:
         """Load at once what the pool has loaded before from the same files."""
         known = self._around.announcements.loaded_before()
+        suspects = []
         for key, fingerprint in scan_folder(self._settings.folder).items():
             if key not in known or fingerprint.problem:
                 continue
             sha256 = self._sha256(key, fingerprint)
-            if sha256 in known[key]:
-                self._changes.trust(key, fingerprint)
+            if sha256 not in known[key]:
+                continue
+            self._changes.trust(key, fingerprint)
+            if (key, sha256) in self._suspects:
+                suspects.append((key, sha256))
+            else:
                 self._take_up(key, sha256)
+        for each in suspects:
+            self._take_up(*each)
         self._provision(self._unprovisioned)
 
     def _look(self) -> None:
@@ -221,8 +231,7 @@ class Models:
                     self._refuse(key, problem)
                     return
                 try:
-                    with self._refusing(key):
-                        sha256 = content_sha256(self._settings.folder, key, found[key])
+                    sha256 = self._loads.sha256(key, found[key])
                 except ModelRefused as error:
                     self._refuse(key, str(error))
                     return
@@ -230,8 +239,7 @@ class Models:
 
     def _sha256(self, key: VersionKey, fingerprint: Fingerprint) -> str:
         try:
-            with self._refusing(key):
-                return content_sha256(self._settings.folder, key, fingerprint)
+            return self._loads.sha256(key, fingerprint)
         except ModelRefused:
             return ""  # it changes just now; the next looks tell
 
@@ -255,11 +263,18 @@ class Models:
             )
             return
         if not (known and known.runnable):
-            self._say(key, ModelState.LOADING, sha256=sha256)
+            self._say_loading(key, sha256, begun=True)
         self._log.info("model.loading", model=key.model, version=key.version)
         began_us = self._clock.now_us()
+        files = (key, sha256)
         try:
-            manifest, loaded = self._load(key)
+            if files in self._suspects:
+                self._loads.try_apart(key)
+                self._suspects.discard(files)
+            if files not in self._proven:
+                # Should it end this process, the next one must know.
+                self._around.announcer.flush(_SAID_S)
+            manifest, loaded = self._loads.load(key)
         except ModelRefused as error:
             self._refuse(key, str(error), sha256)
             return
@@ -278,35 +293,6 @@ class Models:
     def _other_files(self, key: VersionKey, sha256: str) -> Announcement | None:
         around = self._around
         return around.announcements.other_files(key, sha256, around.slot, around.heard)
-
-    def _load(self, key: VersionKey) -> tuple[Manifest, Loaded]:
-        folder = version_folder(self._settings.folder, key)
-        with self._refusing(key):
-            manifest = read_manifest(folder)
-            if manifest.backend == "onnx":
-                check_external_data(folder / MODEL_NAME)
-            return manifest, load(folder / MODEL_NAME, manifest, self._device)
-
-    @contextmanager
-    def _refusing(self, key: VersionKey) -> Iterator[None]:
-        """Whatever one version's files lead to, it is that version's refusal."""
-        try:
-            yield
-        except ModelRefused:
-            raise
-        except OSError as error:
-            raise ModelRefused(
-                f"a file of the version folder cannot be read: {error.strerror}"
-            ) from error
-        except Exception as error:  # the supervisor of one version's load
-            self._metrics.loads.labels("failed").inc()
-            self._log.error(
-                "model.failed", model=key.model, version=key.version, exc_info=error
-            )
-            raise ModelRefused(
-                f"loading it failed in a way that is not foreseen "
-                f"({type(error).__name__}); the worker's log has the trace"
-            ) from error
 
     def _serve(
         self, key: VersionKey, sha256: str, manifest: Manifest, loaded: Loaded
@@ -376,7 +362,17 @@ class Models:
             warnings = (*known.probed_warnings, warning)
             self._announce(key, msgspec.structs.replace(known.said, warnings=warnings))
             return
-        self._say(key, ModelState.REFUSED, reason=reason, sha256=sha256)
+        self._say(
+            Announcement(
+                model=key.model,
+                version=key.version,
+                slot=self._around.slot,
+                state=ModelState.REFUSED,
+                reason=reason,
+                sha256=sha256,
+                load_begun=(key, sha256) in self._suspects,
+            )
+        )
 
     def _retire(self, key: VersionKey) -> None:
         """Its folder is gone: no new requests, then unload (:meth:`_look`)."""
@@ -426,18 +422,21 @@ class Models:
         self._metrics.ready_versions.set(len(names))
         self._around.ready(names)
 
-    def _say(
-        self, key: VersionKey, state: ModelState, *, reason: str = "", sha256: str = ""
-    ) -> None:
-        """Announce a version that cannot run (yet)."""
-        said = Announcement(
-            model=key.model,
-            version=key.version,
-            slot=self._around.slot,
-            state=state,
-            reason=reason,
-            sha256=sha256,
+    def _say_loading(self, key: VersionKey, sha256: str, *, begun: bool) -> None:
+        self._say(
+            Announcement(
+                model=key.model,
+                version=key.version,
+                slot=self._around.slot,
+                state=ModelState.LOADING,
+                sha256=sha256,
+                load_begun=begun,
+            )
         )
+
+    def _say(self, said: Announcement) -> None:
+        """Announce a version that cannot run (yet)."""
+        key = VersionKey(said.model, said.version)
         self._versions[key] = _Version(said)
         self._announce(key, said)
 

@@ -131,6 +131,25 @@ def log() -> bytes:
     )
 
 
+def fatal() -> bytes:
+    """The smallest INT64 by -1, at any input: the processor's trap ends the process."""
+    return model(
+        "fatal",
+        [
+            node("Sub", ["X", "X"], ["zeros"]),
+            node("Add", ["zeros", "least"], ["dividend"]),
+            node("Add", ["zeros", "minus_one"], ["divisor"]),
+            node("Div", ["dividend", "divisor"], ["Y"]),
+        ],
+        [value("X", T.INT64, ["n", 1])],
+        [value("Y", T.INT64, ["n", 1])],
+        [
+            constant("least", np.array([-(2**63)])),
+            constant("minus_one", np.array([-1])),
+        ],
+    )
+
+
 def inflate(times: int = 2048) -> bytes:
     """4 KiB in, ``times`` as much out per row."""
     return model(

@@ -68,12 +68,12 @@ class Device:
         self.provider = provider
         self.execution_providers = _EXECUTION_PROVIDERS[provider]
         self.arenas = _ARENAS[provider]
-        self._intra_op_threads = intra_op_threads
+        self.intra_op_threads = intra_op_threads
 
     def session_options(self) -> onnxruntime.SessionOptions:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = LOG_FATAL
-        options.intra_op_num_threads = self._intra_op_threads
+        options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
         return options
 

@@ -135,6 +135,10 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     sha256: str = ""
     """Of the version folder's files."""
 
+    load_begun: bool = False
+    """Loading: it has begun, and if the slot's next process finds this, it ended this
+    one perhaps. Refused: it did, as it was tried apart."""
+
     max_batch: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 1
     rows_fit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] | None = None
     """Most rows in one run of this slot for the time being; None: ``max_batch``."""

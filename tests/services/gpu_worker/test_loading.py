@@ -15,6 +15,7 @@ from headrace.delivery import WorkerLimits
 from headrace.domain import ModelState
 from headrace.errors import BusError
 from headrace.lifecycle import Health, Pulse
+from headrace.repository import VersionKey, content_sha256, scan_folder
 from headrace.runtime import Device, Provider
 from headrace.telemetry import MetricsRegistry, WorkerMetrics, get_log
 from headrace.testing import ManualClock, MemoryBroker
@@ -48,6 +49,7 @@ class Following:
         self._producer = self._broker.producer()
         self.registry = MetricsRegistry()
         clock, log = SystemClock(), get_log()
+        self.announcements = Announcements(lambda _key, _slot: None, log)
         self.models = Models(
             ModelsSettings(folder=folder, scan_ms=1),
             WorkerLimits(),
@@ -55,7 +57,7 @@ class Following:
             ReadyModels(),
             Neighbourhood(
                 slot=0,
-                announcements=Announcements(lambda _key, _slot: None, log),
+                announcements=self.announcements,
                 announcer=Announcer(self._producer, TOPIC, 0),
                 settle=lambda: None,
                 heard=lambda _slot: True,
@@ -70,6 +72,14 @@ class Following:
             log=log,
             metrics=WorkerMetrics(self.registry),
         )
+
+    def read(self, *said: Announcement) -> None:
+        """What the log holds before this process starts."""
+        writer = Announcer(self._producer, TOPIC, 0)
+        for each in said:
+            writer.say(VersionKey(each.model, each.version), each)
+        writer.flush(1)
+        self.announcements.take(self._broker.records(TOPIC))
 
     def said(self, state: ModelState) -> list[Announcement]:
         self._producer.flush(1)
@@ -98,6 +108,45 @@ def test_an_unforeseen_error_refuses_one_version_and_the_next_is_served(
         "headrace_model_loads_total", {"outcome": "failed"}
     )
     assert failed == 1
+
+
+def test_a_version_that_ended_the_process_before_is_tried_in_one_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Without that it would end each process of the slot, and all models with it."""
+    put_version(tmp_path, "fatal", "1", graphs.fatal())
+    put_version(tmp_path, "innocent", "1", graphs.double())
+    put_simulated(tmp_path, "sim", "1")
+    provisioned: SimpleQueue[set[str]] = SimpleQueue()
+    following = Following(tmp_path, Device(Provider.CPU, 1), provisioned.put)
+    found = scan_folder(tmp_path)
+    following.read(
+        *(
+            Announcement(
+                model=key.model,
+                version=key.version,
+                slot=0,
+                state=ModelState.LOADING,
+                sha256=content_sha256(tmp_path, key, found[key]),
+                load_begun=key.model != "sim",
+            )
+            for key in found
+        )
+    )
+
+    following.models.prepare()
+    following.models.start()
+    served: list[str] = []
+    while len(served) < 2:
+        served += provisioned.get(timeout=WAIT_S)
+    following.models.stop()
+
+    assert served == ["sim", "innocent"]  # who waits for nobody first
+    (refused,) = following.said(ModelState.REFUSED)
+    assert refused.model == "fatal"
+    assert "to load it ends the process (SIGFPE)" in refused.reason
+    assert refused.load_begun  # so that the next process does not load it either
+    assert not any(each.load_begun for each in following.said(ModelState.READY))
 
 
 def test_topics_of_models_that_load_together_are_created_together(
