@@ -11,7 +11,14 @@ from headrace.embedded import EmbeddedKafka, KafkaSettings
 
 # The same examples in every run, so that nobody's change fails on the next one's luck;
 # --hypothesis-profile=default looks for new ones.
-hypothesis.settings.register_profile("same", derandomize=True)
+# No example has a time limit, nor has the making of them: a machine that stands still
+# for a moment is no fault of what is tried.
+hypothesis.settings.register_profile(
+    "same",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("same")
 
 

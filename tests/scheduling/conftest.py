@@ -5,5 +5,7 @@ from __future__ import annotations
 from hypothesis import Phase, settings
 
 settings.register_profile(
-    "verdict", phases=[Phase.explicit, Phase.generate], derandomize=True
+    "verdict",
+    settings.get_profile("same"),
+    phases=[Phase.explicit, Phase.generate],
 )
