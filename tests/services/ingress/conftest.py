@@ -1,6 +1,7 @@
 """One ingress and one stand-in for the pipeline for all that leave both as they are."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import httpx
@@ -8,7 +9,13 @@ import pytest
 
 from headrace.domain import Datatype
 from tests.services.ingress.models import a_version
-from tests.services.ingress.pipeline import IngressProcess, Pipeline, until
+from tests.services.ingress.pipeline import (
+    CLIENT_WAITS_MS,
+    HASTE_MS,
+    IngressProcess,
+    Pipeline,
+    until,
+)
 
 
 @pytest.fixture(scope="package")
@@ -34,12 +41,30 @@ def pipeline(kafka: str) -> Iterator[Pipeline]:
 
 @pytest.fixture(scope="package")
 def ingress(pipeline: Pipeline) -> Iterator[IngressProcess]:
+    """It waits longer for the parts of a request than any client here for its answer,
+    so that a slow machine ends nothing, and nothing but an end is taken for one."""
+    with an_ingress(pipeline, slot=0, wait_ms=10 * CLIENT_WAITS_MS) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def hasty(pipeline: Pipeline) -> Iterator[IngressProcess]:
+    """It soon ends what does not come, nor end."""
+    with an_ingress(pipeline, slot=1, wait_ms=HASTE_MS) as running:
+        yield running
+
+
+@contextmanager
+def an_ingress(
+    pipeline: Pipeline, *, slot: int, wait_ms: int
+) -> Iterator[IngressProcess]:
     with IngressProcess(
         pipeline.bus,
-        LIMITS__HTTP_BODY_TIMEOUT_MS=700,
-        LIMITS__HTTP_HEAD_TIMEOUT_MS=700,
+        slot,
+        LIMITS__HTTP_BODY_TIMEOUT_MS=wait_ms,
+        LIMITS__HTTP_HEAD_TIMEOUT_MS=wait_ms,
+        LIMITS__HTTP_LINGER_MS=2 * wait_ms,
         LIMITS__HTTP_BODY_BYTES_MAX=4 * 1024 * 1024,
-        LIMITS__HTTP_LINGER_MS=1500,
     ) as running:
         until(lambda: httpx.get(f"{running.url}/v2/models/two/ready").is_success)
         yield running

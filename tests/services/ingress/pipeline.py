@@ -65,6 +65,9 @@ ROOT = Path(__file__).parents[3]
 TIMES = RunFacts("0/7", wait_us=10, input_us=20, run_us=300, output_us=40)
 BEAT_S = 0.1
 FORMER, WORKER = uuid4().hex, uuid4().hex
+CLIENT_WAITS_MS = 20_000
+"""For an answer, or for the end of a connection."""
+HASTE_MS = 700
 
 
 class Pipeline:
@@ -335,7 +338,7 @@ class IngressProcess:
         self._ready.set()
 
 
-def until(condition: Any, timeout_s: float = 10) -> None:
+def until(condition: Any, timeout_s: float = 40) -> None:
     """Wait for what another process does; fail after ``timeout_s``."""
     end = time.monotonic() + timeout_s
     while not condition():

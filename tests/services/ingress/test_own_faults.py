@@ -20,7 +20,7 @@ from services.ingress.statistics import Statistics
 from tests.services.ingress.world import BODY, World, a_result
 
 BROKEN, UNKNOWN = b"m", b"nobody"
-LIMIT_S = 5
+LIMIT_S = 30
 
 
 def planted(*_arguments: object, **_named: object) -> Any:
