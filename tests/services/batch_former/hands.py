@@ -229,16 +229,16 @@ class Former:
 
     def kill(self) -> None:
         self.process.kill()
-        self.wait(5)
+        self.wait(WAIT_S)
 
     def stop(self) -> int:
         """Ask it to drain; its exit code."""
         self.process.terminate()
-        return self.wait(20)
+        return self.wait(WAIT_S)
 
     def wait(self, timeout_s: float) -> int:
         code = self.process.wait(timeout_s)
-        self._thread.join(5)
+        self._thread.join(WAIT_S)
         return code
 
     def _listen(self) -> None:

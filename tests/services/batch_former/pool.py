@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from uuid import uuid4
 
+from confluent_kafka.admin import AdminClient
+
 from headrace.broker import (
     Delivery,
     Depth,
@@ -49,7 +51,7 @@ from headrace.wire import (
     model_topics,
 )
 
-WAIT_S = 20.0
+WAIT_S = 40.0
 MODEL = "m"
 WIDTH = 4
 
@@ -130,6 +132,12 @@ class Pool:
 
         until("to be a member", look)
         leader.close()
+
+    def members(self) -> list[str]:
+        """The instances that the group of formers has."""
+        admin = AdminClient({"bootstrap.servers": self.bus.bootstrap_servers})
+        (asked,) = admin.describe_consumer_groups([self.topics.lane_group]).values()
+        return [each.group_instance_id for each in asked.result(WAIT_S).members]
 
     def produce(
         self,

@@ -34,13 +34,13 @@ def test_a_reader_waits_where_its_messages_are_not_taken() -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert put.acquire(timeout=5)
-    assert put.acquire(timeout=5)
+    assert put.acquire(timeout=30)
+    assert put.acquire(timeout=30)
     assert not put.acquire(timeout=0.3)
     assert inbox.take(0) == [0]
-    assert put.acquire(timeout=5)
+    assert put.acquire(timeout=30)
     assert inbox.take(0) == [1]
-    reader.join(5)
+    reader.join(30)
 
     assert not reader.is_alive()
     assert [inbox.take(0), inbox.take(0)] == [[2], [3]]
@@ -53,7 +53,7 @@ def test_closing_lets_a_waiting_reader_go() -> None:
     reader.start()
 
     inbox.close()
-    reader.join(5)
+    reader.join(30)
 
     assert not reader.is_alive()
     assert inbox.take(0) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
@@ -126,17 +127,13 @@ def test_a_request_that_no_worker_takes_in_time_is_told_so(
     former.heard("lane.active")
     replies = pool.reading(pool.topics.replies)
 
+    before_us = time.time_ns() // 1000
     waiting = pool.requests(1, served, timeout_s=1.0)[0]
     answer = until("a reply", lambda: replies.answers().get(waiting))
 
     assert answer.reason is Reason.NO_CAPACITY
-    late_us = replies.records[0].timestamp_us
-    assert late_us / 1e6 == pytest.approx(sent_at(pool) + 1.0, abs=0.3)
-
-
-def sent_at(pool: Pool) -> float:
-    requests = pool.reading(pool.topics.requests(MODEL), 2)
-    return until("the request", requests.look)[0].timestamp_us / 1e6
+    # How soon after its deadline depends on the machine: `tests/delivery` has it.
+    assert replies.records[0].timestamp_us > before_us + 900_000
 
 
 def test_a_version_that_nobody_serves_is_refused_by_name(
@@ -337,14 +334,22 @@ def test_reading_stops_at_its_limit_and_goes_on_below_it(
     }
     former = start_former(pool, **limits)
     former.heard("lane.active")
-    until("requests are queued", lambda: queues(pool))
-
-    held = [queue.requests for queue in queues(pool)]
-    batches = start_worker(pool).serve(300)
+    until("the limit is reached", lambda: max(held(pool)) >= 20)
+    since = len(held(pool))
+    until("it has said so again, and again", lambda: len(held(pool)) > since + 1)
 
     # What is in the inbox when the reader pauses is still taken: two messages.
-    assert 20 <= held[0] <= 35
+    assert max(held(pool)) <= 35
+    batches = start_worker(pool).serve(300)
     assert sorted(each for batch in batches for each in batch.ids) == sorted(sent)
+
+
+def held(pool: Pool) -> list[int]:
+    """The requests in a former's queues, as it said heartbeat by heartbeat."""
+    return [
+        sum(queue.requests for lane in beat.lanes for queue in lane.load.queues)
+        for beat in beats(pool)
+    ]
 
 
 def test_it_drains_on_sigterm_and_says_how_it_is(
@@ -374,7 +379,7 @@ def test_it_drains_on_sigterm_and_says_how_it_is(
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         text: str = answer.read().decode()
     return text
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.lifecycle import ExitCode
 from tests.freezing import freeze
 from tests.services.batch_former.hands import Former, Worker
-from tests.services.batch_former.pool import Pool, until
+from tests.services.batch_former.pool import WAIT_S, Pool, until
 
 pytestmark = pytest.mark.kafka
 
@@ -126,7 +126,8 @@ def test_a_former_frozen_beyond_its_session_loses_the_lane_and_nothing_else(
     flying = worker.next_batch()
 
     freeze(former.process.pid)
-    time.sleep(pool.bus.session_ms / 1000 + 1.5)
+    assert pool.members() != []
+    until("its session is over", lambda: not pool.members())
     former.signal(signal.SIGCONT)
     former.heard("lane.lost")
     worker.ready()
@@ -148,7 +149,7 @@ def test_of_two_processes_with_one_name_the_older_ends(
     younger = start_former(pool)
     younger.heard("lane.active")
 
-    assert older.wait(15) == ExitCode.FENCED
+    assert older.wait(WAIT_S) == ExitCode.FENCED
     pool.requests(3, served)
     worker.serve(3)
     until("all is committed", lambda: pool.depth().committed == 3)
