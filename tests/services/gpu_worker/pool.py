@@ -59,8 +59,10 @@ from headrace.wire import (
     encode_sync,
     parse_announcement_key,
 )
+from tests.freezing import freeze
 
 FORMER = "f" * 32
+WAIT_S = 40.0
 T = TypeVar("T")
 
 
@@ -139,7 +141,17 @@ class Pool:
 
     def end(self, process: subprocess.Popen[bytes], number: signal.Signals) -> int:
         process.send_signal(number)
-        return process.wait(20)
+        return process.wait(WAIT_S)
+
+    @staticmethod
+    @contextmanager
+    def still(process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """The worker stands still: what is written meanwhile, it finds together."""
+        freeze(process.pid)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def worker_log(self, slot: int = 0) -> str:
         paths = sorted(self.folder.glob(f"worker-{slot}-*.log"))
@@ -151,7 +163,7 @@ class Pool:
         self,
         found: Callable[[], T],
         process: subprocess.Popen[bytes] | None = None,
-        timeout_s: float = 20,
+        timeout_s: float = WAIT_S,
     ) -> T:
         """The first true value of ``found``, asked while records come in."""
         deadline = time.monotonic() + timeout_s
@@ -184,6 +196,16 @@ class Pool:
             for record in self.control.records
             if parse_announcement_key(record.key) == (model, version, slot)
         ]
+
+    def wait_said(self, state: ModelState, model: str, times: int) -> Any:
+        """The announcement by which version 1 reached ``state`` for the ``times``-th
+        time, also where it has left it again."""
+
+        def found() -> list[Any]:
+            said = [one for one in self.announced(model) if one and one.state is state]
+            return said[times - 1 : times]
+
+        return self.until(found)[0]
 
     def wait_state(
         self, state: ModelState | None, model: str, version: str = "1", slot: int = 0
@@ -338,8 +360,13 @@ class Pool:
 
     def sync(self, k: int, *, slot: int = 0, epoch: int = 1) -> Reported:
         """Ask the slot what it holds; its report."""
+        self.ask(k, slot=slot, epoch=epoch)
+        return self.report(k, slot=slot, epoch=epoch)
+
+    def ask(self, k: int, *, slot: int = 0, epoch: int = 1) -> None:
         self.write(slot, encode_sync(Sync(0, epoch, FORMER, k)))
 
+    def report(self, k: int, *, slot: int = 0, epoch: int = 1) -> Reported:
         def found() -> Reported | None:
             return next(
                 (

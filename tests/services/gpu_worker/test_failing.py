@@ -19,7 +19,7 @@ from headrace.domain import (
 )
 from tests.models import graphs
 from tests.models.folders import put_simulated, put_version
-from tests.services.gpu_worker.pool import Pool
+from tests.services.gpu_worker.pool import WAIT_S, Pool
 
 pytestmark = pytest.mark.kafka
 
@@ -58,8 +58,12 @@ def test_a_limit_of_memory_is_tried_again_after_a_while(pool: Pool) -> None:
     served = pool.served("tight")
     pool.done(pool.send(served, rows(pool, served, 32)))
 
-    pool.until(lambda: pool.known("tight").rows_fit == {0: 16})
-    pool.until(lambda: pool.known("tight").rows_fit == {})
+    def said() -> list[int | None]:
+        return [one.rows_fit for one in pool.announced("tight") if one]
+
+    pool.until(lambda: 16 in said())
+    pool.until(lambda: said()[-1] is None)
+    assert pool.known("tight").rows_fit == {}
 
 
 def test_when_nothing_helps_the_work_is_handed_back_and_the_process_ends(
@@ -72,13 +76,14 @@ def test_when_nothing_helps_the_work_is_handed_back_and_the_process_ends(
     for count in (32, 16, 8, 4, 2):
         pool.done(pool.send(served, rows(pool, served, count)))
 
-    last = pool.send(served, rows(pool, served, 1))
-    behind = pool.send(served, rows(pool, served, 1))
+    with pool.still(worker):
+        last = pool.send(served, rows(pool, served, 1))
+        behind = pool.send(served, rows(pool, served, 1))
 
     assert told(pool.done(last)) == OOM
     handed_back = {(MemberStatus.RETRY, Setback.HANDED_BACK)}
     assert told(pool.done(behind)) == handed_back
-    assert worker.wait(10) == DEVICE
+    assert worker.wait(WAIT_S) == DEVICE
     pool.until(lambda: any(isinstance(each, Left) for each in pool.completed()))
 
 
@@ -87,16 +92,15 @@ def test_a_run_past_its_limit_is_handed_back_and_the_process_ends(pool: Pool) ->
     worker = pool.start(runs__run_min_us="300000")
     served = pool.served("stuck")
     pool.sync(1)
-    began = time.monotonic()
-    running = pool.send(served, rows(pool, served, 2))
-    behind = pool.send(served, rows(pool, served, 1))
+    with pool.still(worker):
+        running = pool.send(served, rows(pool, served, 2))
+        behind = pool.send(served, rows(pool, served, 1))
 
     stopped = pool.done(running)
     assert told(stopped) == {(MemberStatus.RETRY, Setback.RUN_LIMIT)}
     assert told(pool.done(behind)) == {(MemberStatus.RETRY, Setback.HANDED_BACK)}
-    assert worker.wait(10) == STALLED
-    assert 200_000 <= stopped.run_us < 2_000_000
-    assert time.monotonic() - began < 5
+    assert worker.wait(WAIT_S) == STALLED
+    assert 200_000 <= stopped.run_us < 30_000_000  # the run alone takes 60 s
     assert WorkerLimits().run_min_us == 10_000_000  # documented, and far from this
 
 
@@ -106,14 +110,14 @@ def test_a_run_that_will_not_stop_is_handed_back_and_the_process_ends(
     put_version(pool.models, "stone", "1", graphs.unstoppable(), "max_batch = 1")
     worker = pool.start(runs__run_min_us="200000", runs__run_end_wait_us="300000")
     served = pool.served("stone")
-    boxes = np.arange(60_000, dtype=np.float32)[:, None] * 2 + np.float32([0, 0, 1, 1])
+    boxes = np.arange(120_000, dtype=np.float32)[:, None] * 2 + np.float32([0, 0, 1, 1])
     began = time.monotonic()
 
     batch = pool.send(served, [pool.request(served, [(boxes.shape, boxes.tobytes())])])
 
     assert told(pool.done(batch)) == {(MemberStatus.RETRY, Setback.RUN_LIMIT)}
-    assert worker.wait(10) == STALLED
-    assert time.monotonic() - began < 3  # the run alone takes 3.5 s
+    assert worker.wait(WAIT_S) == STALLED
+    assert time.monotonic() - began < 10  # the run alone takes 14 s, or longer
 
 
 def whole(pool: Pool, served: ServedVersion, number: int) -> Request:
@@ -133,13 +137,13 @@ def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None
     assert run(-9) == failed
     assert pool.announced("moody")[-1].state is ModelState.READY
     assert run(-9) == failed
-    said = pool.wait_state(ModelState.FAILING, "moody")
+    said = pool.wait_said(ModelState.FAILING, "moody", 1)
     assert said.reason.startswith("2 runs in a row failed, the last one so: ")
 
-    said = pool.wait_state(ModelState.READY, "moody")
+    said = pool.wait_said(ModelState.READY, "moody", 2)
     assert (said.rows_fit, said.reason) == (1, "")
     assert run(-9) == failed  # one try is enough to spare it again
-    pool.wait_state(ModelState.FAILING, "moody")
-    pool.wait_state(ModelState.READY, "moody")
+    pool.wait_said(ModelState.FAILING, "moody", 2)
+    pool.wait_said(ModelState.READY, "moody", 3)
     assert run(5) == OK
     pool.until(lambda: pool.announced("moody")[-1].rows_fit is None)

@@ -34,7 +34,7 @@ from tests.wire.test_batches import STAMP, a_dispatch
 
 NAME = "worker"
 FORMER = "ab" * 16
-SOON_S = 10
+SOON_S = 30
 
 Told = SimpleQueue[WorkerEvent | BatchFetched]
 

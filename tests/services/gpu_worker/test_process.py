@@ -20,7 +20,7 @@ from headrace.runtime import DeviceSettings, Provider, open_device
 from headrace.wire import Heartbeat, ServiceState, Sync, decode_json, encode_sync
 from tests.freezing import freeze
 from tests.models.folders import put_simulated
-from tests.services.gpu_worker.pool import FORMER, Log, Pool
+from tests.services.gpu_worker.pool import FORMER, WAIT_S, Log, Pool
 
 pytestmark = pytest.mark.kafka
 
@@ -58,7 +58,7 @@ def test_a_worker_that_is_replaced_ends_with_its_code(pool: Pool) -> None:
 
     batch = pool.send(served, [a_row(pool, served)])
 
-    assert first.wait(10) == 77
+    assert first.wait(WAIT_S) == 77
     assert pool.done(batch).incarnation == pool.incarnations[0]
     assert second.poll() is None
 
@@ -140,7 +140,7 @@ def test_heartbeats_say_who_lives_and_what_it_can_run(pool: Pool) -> None:
     with urllib.request.urlopen(f"{ready.admin}/metrics") as answer:
         assert b"headrace_ready_versions 1.0" in answer.read()
     pool.end(worker, signal.SIGTERM)
-    assert beats()[-1].state is ServiceState.DRAINING
+    pool.until(lambda: beats()[-1].state is ServiceState.DRAINING)
     status.close()
 
 
@@ -162,14 +162,14 @@ def test_a_slot_without_a_partition_is_refused_with_the_way_out(pool: Pool) -> N
 
     worker = pool.launch(slot=7)
 
-    assert worker.wait(20) == 78
+    assert worker.wait(WAIT_S) == 78
     assert "raise HEADRACE_BUS__WORKER_SLOTS" in pool.worker_log(7)
 
 
 def test_a_missing_folder_says_what_to_do(pool: Pool) -> None:
     no_folder = pool.launch(models__folder=str(pool.folder / "nowhere"))
 
-    assert no_folder.wait(20) == 78
+    assert no_folder.wait(WAIT_S) == 78
     assert "create the folder or name another one" in pool.worker_log(0)
 
 
@@ -179,7 +179,7 @@ def test_a_missing_folder_says_what_to_do(pool: Pool) -> None:
 def test_cuda_that_does_not_work_ends_the_process(pool: Pool) -> None:
     worker = pool.launch(device__provider="cuda")
 
-    assert worker.wait(20) == 78
+    assert worker.wait(WAIT_S) == 78
     assert "ONNX Runtime takes CPUExecutionProvider: install" in pool.worker_log()
 
 
@@ -191,4 +191,4 @@ def test_a_position_outside_the_partition_ends_the_process(pool: Pool) -> None:
 
     pool.make_anew(pool.topics.batches)
 
-    assert worker.wait(30) == 72
+    assert worker.wait(WAIT_S) == 72
