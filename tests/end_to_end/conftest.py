@@ -50,6 +50,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_version(folder, "spread", "1", graphs.spread(100_000))
     put_version(folder, "moody", "1", graphs.raising())
     put_simulated(folder, "blocker", "1", alpha_ms=800)
+    put_simulated(folder, "long", "1", alpha_ms=1500)
     put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)
     put_simulated(folder, "quick", "1", alpha_ms=20, beta_ms=0.1)
     put_simulated(folder, "lone", "1", alpha_ms=100, beta_ms=1, max_batch=1)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +28,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from services.ctl.client import infer_request
 from services.ctl.running import Document, all_running
+from tests.freezing import freeze
 
 READY_WITHIN_S = 90.0
-STOPS_WITHIN_S = 20.0
+STOPS_WITHIN_S = 40.0
+BATCHES_HELD = 2
+"""By a worker, of online requests."""
 LOOKS_OFTEN = {"HEADRACE_MODELS__SCAN_MS": "200"}
 """A version is loaded when it looks the same twice."""
 
@@ -84,7 +88,14 @@ class Platform:
 
     def worker_value(self, name: str, **labels: str) -> float:
         """The sum of a metric of worker 0 over the series with these labels."""
-        metrics = self.client.get(f"{self.document.admin['gpu_worker'][0]}/metrics")
+        return self._value("gpu_worker", name, labels)
+
+    def former_value(self, name: str, **labels: str) -> float:
+        """As :meth:`worker_value`, of former 0."""
+        return self._value("batch_former", name, labels)
+
+    def _value(self, service: str, name: str, labels: Mapping[str, str]) -> float:
+        metrics = self.client.get(f"{self.document.admin[service][0]}/metrics")
         return sum(
             sample.value
             for family in text_string_to_metric_families(metrics.text)
@@ -92,6 +103,10 @@ class Platform:
             if sample.name == f"headrace_{name}"
             and labels.items() <= sample.labels.items()
         )
+
+    def await_queued(self, model: str, count: int) -> None:
+        """Wait until so many requests of the model wait in former 0."""
+        eventually(lambda: self.former_value("queued_requests", model=model) == count)
 
     def runs_of(self, model: str) -> int:
         """Batches that worker 0 has run for the model, whatever became of them."""
@@ -186,8 +201,35 @@ def _first_line(process: subprocess.Popen[bytes], log: Path) -> bytes:
     return line
 
 
+@contextmanager
+def occupied(platform: Platform) -> Iterator[None]:
+    """Worker 0 stands still, with as many batches as it may hold: what is asked
+    meanwhile waits in the former, and leaves together afterwards."""
+    worker = platform.pids("gpu_worker")[0]
+    row = infer_request({"X": np.ones((1, 4), np.float32)})
+    limit = {**dict(row.headers), "headrace_timeout_ms": "60000"}
+    freeze(worker)
+    try:
+        with ThreadPoolExecutor(BATCHES_HELD) as filling:
+            sent = platform.former_value("batch_requests_count", model="quick")
+            for number in range(1, BATCHES_HELD + 1):
+                filling.submit(platform.post, "quick/infer", row.body, **limit)
+                eventually(
+                    lambda: (
+                        platform.former_value("batch_requests_count", model="quick")
+                        >= sent + number  # noqa: B023 - asked at once
+                    )
+                )
+            try:
+                yield
+            finally:
+                os.kill(worker, signal.SIGCONT)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
 def eventually(
-    condition: Callable[[], bool], within_s: float = 20.0, every_s: float = 0.05
+    condition: Callable[[], bool], within_s: float = 60.0, every_s: float = 0.05
 ) -> None:
     """Look until ``condition`` holds. For what another process does in its own time."""
     deadline = time.monotonic() + within_s
@@ -252,8 +294,7 @@ class Wire:
     def __init__(self, url: str, model: str) -> None:
         self._model = model
         address = urlsplit(url)
-        self._socket = socket.create_connection((address.hostname, address.port), 10)
-        self._socket.settimeout(10)
+        self._socket = socket.create_connection((address.hostname, address.port), 30)
         self._left = b""
 
     def send(self, body: bytes, *headers: str, length: int | None = None) -> None:

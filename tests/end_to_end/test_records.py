@@ -51,7 +51,7 @@ def addsub_request(*, typed: bool) -> ModelInferRequest:
 
 async def reply_to(connection: KafkaConnection, topic: str, identity: str) -> Record:
     async with aclosing(tail(connection, topic, follow=True)) as records:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for record in records:
                 if dict(record.headers).get("ce_id") == identity.encode():
                     return record
@@ -204,7 +204,7 @@ async def test_good_records_around_a_bad_one_are_answered(
         assert ModelInferResponse.FromString(record.value).model_name == "addsub"
     topic = NAMES.dead_letters("addsub")
     async with aclosing(tail(connection, topic, follow=True)) as letters:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(before + len(bad)):
                 await anext(letters)
     assert await dead_letters(connection) == before + len(bad)
