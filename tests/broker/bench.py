@@ -28,7 +28,7 @@ from tests.writing import writer_to
 
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 RECORD_BYTES_MAX = BATCH_BYTES_MAX + 1024 * 1024
-PATIENCE_S = 15.0
+PATIENCE_S = 40.0
 SESSION_MS = 3_000
 
 

@@ -7,6 +7,8 @@ from headrace.errors import BusError
 from tests.broker.bench import PATIENCE_S, Bench, Lanes, make_topic, serve
 
 LANES = 4
+UNHURRIED_MS = 120_000
+"""A session that ends long after the test has lost its patience."""
 
 
 @pytest.fixture
@@ -118,14 +120,14 @@ def test_a_restarted_member_has_its_lanes_back_and_disturbs_nobody(
     bench: Bench,
 ) -> None:
     first, second = Lanes(), Lanes()
-    leader = bench.leader("former-0", first)
-    other = bench.leader("former-1", second)
+    leader = bench.leader("former-0", first, session_ms=UNHURRIED_MS)
+    other = bench.leader("former-1", second, session_ms=UNHURRIED_MS)
     serve([leader, other], lambda: len(first.owned) == len(second.owned) == LANES // 2)
     owned, heard = set(first.owned), list(second.heard)
 
     leader.close()
     again = Lanes()
-    restarted = bench.leader("former-0", again)
+    restarted = bench.leader("former-0", again, session_ms=UNHURRIED_MS)
     serve([restarted, other], lambda: again.owned == owned)
 
     assert second.heard == heard
@@ -136,8 +138,7 @@ def test_a_member_that_leaves_gives_its_lanes_to_the_others_at_once(
     bench: Bench,
 ) -> None:
     first, second = Lanes(), Lanes()
-    # A session that ends long after the test has lost its patience.
-    leader = bench.leader("former-0", first, session_ms=120_000)
+    leader = bench.leader("former-0", first, session_ms=UNHURRIED_MS)
     other = bench.leader("former-1", second)
     serve([leader, other], lambda: len(first.owned) == len(second.owned) == LANES // 2)
 

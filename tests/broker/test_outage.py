@@ -1,5 +1,6 @@
 """A real broker that freezes, and one that restarts, under all clients at once."""
 
+import itertools
 import os
 import signal
 import time
@@ -8,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker import CommitRefused, Committed, Delivery, Leader, TopicPartition
+from headrace.broker import (
+    CommitRefused,
+    Committed,
+    Delivery,
+    Leader,
+    Producer,
+    TopicPartition,
+)
 from headrace.embedded import EmbeddedKafka, KafkaSettings
 from headrace.errors import BusError, BusTimeout
 from tests.broker.bench import (
@@ -43,10 +51,9 @@ def test_a_frozen_broker_costs_time_outs_and_nothing_else(
     producer, reader = bench.producer(timeout_ms=1000), bench.reader()
     leader = bench.leader("former-0", lanes)
     serve([leader], lambda: lanes.owned == {0, 1})
-    reader.assign({one: 0})
-    producer.produce(topic, 0, b"before")
-    assert producer.flush(PATIENCE_S) == 0
-    assert values(read(reader, 1)) == [b"before"]
+    before = first_acked(producer, topic, "before")
+    reader.assign({one: reader.log_range(one, PATIENCE_S).end - 1})
+    assert values(read(reader, 1)) == [before]
 
     freeze(running.pid)
     reports: list[Delivery] = []
@@ -55,7 +62,7 @@ def test_a_frozen_broker_costs_time_outs_and_nothing_else(
     answer = leader.commit_now({one: Committed(1, "")}, 0.5)
     waited_s = time.monotonic() - asked_at
     assert answer is CommitRefused.UNAVAILABLE
-    assert 0.5 <= waited_s < 1.5
+    assert 0.5 <= waited_s < PATIENCE_S / 2
     assert reader.read(10, 0.1) == []
     with pytest.raises(BusTimeout):
         reader.log_range(one, 0.5)
@@ -63,17 +70,33 @@ def test_a_frozen_broker_costs_time_outs_and_nothing_else(
     assert isinstance(reports[0].error, BusTimeout)
     os.kill(running.pid, signal.SIGCONT)
 
-    producer.produce(topic, 0, b"after", on_delivery=reports.append)
-    producer.flush(PATIENCE_S)
-    assert reports[1].error is None
+    after = first_acked(producer, topic, "after")
     # A3: what timed out lies before the next acked record, or nowhere.
-    found = values(read(reader, 1))
-    if found == [b"during"]:
-        found = values(read(reader, 1))
-    assert found == [b"after"]
+    found = []
+    while after not in found:
+        (record,) = read(reader, 1)
+        found.append(record.value)
+    assert found[-1] == after
+    assert len(found) == len(set(found))
+    assert reader.read(10, 0.1) == []
     serve([leader], lambda: leader.commit_now({one: Committed(2, "")}, 1) is None)
     assert leader.committed([one], PATIENCE_S) == {one: Committed(2, "")}
     bench.close()
+
+
+def first_acked(producer: Producer, topic: str, name: str) -> bytes:
+    """The first of ``name 0``, ``name 1``... that the log acknowledged: a busy machine
+    may be too slow for the others, which is no fault."""
+    for number in itertools.count():
+        value = f"{name} {number}".encode()
+        reports: list[Delivery] = []
+        producer.produce(topic, 0, value, on_delivery=reports.append)
+        producer.flush(PATIENCE_S)
+        (report,) = reports
+        if report.error is None:
+            return value
+        assert isinstance(report.error, BusTimeout)
+    raise AssertionError
 
 
 def test_clients_find_a_restarted_broker_again(own_kafka: EmbeddedKafka) -> None:

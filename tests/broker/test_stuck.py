@@ -154,7 +154,8 @@ def test_a_client_that_gets_nothing_is_made_anew_where_it_was(
     one, paused = TopicPartition(topic, 0), TopicPartition(topic, 1)
     batches: SimpleQueue[list[Record]] = SimpleQueue()
     errors: SimpleQueue[BusError] = SimpleQueue()
-    thread = ReaderThread("test", reader, batches.put, errors.put, look_s=0.2)
+    # Two looks at the new client, too, must find it with something.
+    thread = ReaderThread("test", reader, batches.put, errors.put, look_s=1.0)
     thread.do(lambda reader: reader.assign({one: 0, paused: 0}))
     thread.do(lambda reader: reader.pause([paused]))
     thread.start()

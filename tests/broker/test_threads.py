@@ -90,16 +90,20 @@ async def test_a_thread_waits_when_the_loop_does_not_keep_up() -> None:
     handled: list[list[int]] = []
     handover = LoopHandover(loop, handled.append, batches_max=2)
     given: list[int] = []
+    one_more = threading.Semaphore(0)
 
     def give() -> None:
         for number in range(5):
             handover([number])
             given.append(number)
+            one_more.release()
 
     thread = threading.Thread(target=give)
     thread.start()
     # Blocks the loop on purpose: it handles nothing until the thread has to wait.
-    thread.join(0.2)
+    assert one_more.acquire(timeout=PATIENCE_S)
+    assert one_more.acquire(timeout=PATIENCE_S)
+    assert not one_more.acquire(timeout=0.2)
     assert given == [0, 1]
     await asyncio.to_thread(thread.join, PATIENCE_S)
     await asyncio.sleep(0)

@@ -2,7 +2,6 @@
 
 import gc
 import shutil
-import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +13,7 @@ import pytest
 from headrace.embedded import cache_folder, missing_jars
 from headrace.embedded.jars import fetch_jars, listed_jars
 from headrace.errors import SetupError
+from tests.addresses import nobody_listens
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed:ResourceWarning",
@@ -113,10 +113,10 @@ def test_a_repository_that_lacks_a_jar_is_told(
 
 
 def test_without_a_registry_the_ways_out_are_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(SetupError, match="check the network") as refused:
-        fetch_jars(tmp_path / "c", say=say_nothing, repositories={"nobody": nobody})
+    with nobody_listens() as (host, port):
+        nobody = f"http://{host}:{port}"
+        with pytest.raises(SetupError, match="check the network") as refused:
+            fetch_jars(tmp_path / "c", say=say_nothing, repositories={"nobody": nobody})
     assert f"copy {tmp_path / 'c'} from" in str(refused.value)
     assert "KAFKA_BOOTSTRAP_SERVERS" in str(refused.value)
 

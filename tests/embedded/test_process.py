@@ -39,7 +39,7 @@ def test_it_outlives_the_thread_that_has_started_it() -> None:
     starter.join()
     (child,) = born
     assert child.wait(0.3) is None
-    assert child.stop(5) == -signal.SIGTERM
+    assert child.stop(30) == -signal.SIGTERM
 
 
 def test_it_ends_when_its_parent_is_killed() -> None:
@@ -50,7 +50,7 @@ def test_it_ends_when_its_parent_is_killed() -> None:
         child = psutil.Process(int(parent.stdout.readline()))
         assert child.is_running()
         parent.kill()
-    assert psutil.wait_procs([child], timeout=5)[1] == []
+    assert psutil.wait_procs([child], timeout=30)[1] == []
 
 
 def test_one_that_does_not_listen_is_killed() -> None:
@@ -67,12 +67,12 @@ def test_it_has_a_session_of_its_own() -> None:
     try:
         assert os.getsid(child.pid) == child.pid != os.getsid(0)
     finally:
-        child.stop(5)
+        child.stop(30)
 
 
 def test_its_exit_status_is_told() -> None:
     child = TiedProcess([sys.executable, "-c", "raise SystemExit(7)"], output=2)
-    assert child.wait(10) == 7
+    assert child.wait(30) == 7
     assert child.returncode == 7
     assert child.stop(0) == 7
 
@@ -81,5 +81,5 @@ def test_a_program_that_is_not_there_ends_at_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     child = TiedProcess(["/nowhere/program"], output=2)
-    assert child.wait(10) == 1
+    assert child.wait(30) == 1
     assert "/nowhere/program" in capfd.readouterr().err

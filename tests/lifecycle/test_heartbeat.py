@@ -11,7 +11,7 @@ from headrace.lifecycle import Heartbeat, Pulse, StatusReader
 from headrace.testing import ManualClock, MemoryBroker, Outage
 from tests.broker.bench import Bench, KafkaBench, MemoryBench
 
-PATIENCE_S = 15
+PATIENCE_S = 40
 
 
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])

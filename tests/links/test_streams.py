@@ -19,7 +19,7 @@ from headrace.testing import ManualClock
 
 NAME = "worker"
 BYTES_MAX = 8 * BUFFER_BYTES
-SOON_S = 10
+SOON_S = 30
 
 
 class Reader(NamedTuple):
