@@ -50,7 +50,7 @@ def test_a_restart_of_everything_by_halves_fails_no_request(stand: Stand) -> Non
                 stand.pids("gpu_worker")[half * LANES],
             )
 
-    clients = asking(stand)
+    clients = asking(stand, UNHURRIED_MS)
     clients.ask_during(act)
     asks = clients.asks
 

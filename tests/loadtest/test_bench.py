@@ -105,7 +105,8 @@ def test_a_scenario_from_start_to_report(tmp_path: Path) -> None:
     }
     assert min(host["cpu_us"].values()) > 0
     assert {"requests", "batches", "replies", "completions"} <= set(host["log_bytes"])
-    assert host["bare"] == pytest.approx(8 / 0.006, rel=0.3)
+    # Eight rows in 6 ms: never sooner, and later where others take the processor.
+    assert 8 / 0.06 < host["bare"] < 8 / 0.006 * 1.01
     assert 1 <= host["mean_batch"] <= 8
     assert set(host["hops_ms"]) == {"request", "control", "response"}
     assert (tmp_path / "out" / "short.html").read_text("utf-8").count("<svg") == 2

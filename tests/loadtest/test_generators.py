@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
+import threading
 import time
 from array import array
 from collections import Counter
@@ -25,6 +25,7 @@ from loadtest.stream import (
     Records,
     Stream,
 )
+from tests.addresses import nobody_listens
 from tests.loadtest.server import answer, ok, serving
 
 MS = 1_000_000
@@ -47,7 +48,7 @@ def a_stream(address: tuple[str, int], **given: object) -> Stream:
         "connections": 1,
         "opened": 0,
         "send_ns": 100 * MS,
-        "drain_ns": 2000 * MS,
+        "drain_ns": 30_000 * MS,
     }
     return Stream(**(values | given))  # type: ignore[arg-type] # by name
 
@@ -104,11 +105,11 @@ def test_a_closed_loop_asks_again_on_each_connection(command: Sequence[str]) -> 
         return ok(body)
 
     with serving(slow) as address:
-        stream = a_stream(address, connections=3, send_ns=200 * MS)
+        stream = a_stream(address, connections=3, send_ns=1000 * MS)
         (records,) = send(command, [stream])
     assert records.connections == 3
-    # At most ten per connection, since each takes 20 ms; a busy machine does fewer.
-    assert 6 <= len(records.outcome) <= 33
+    # At most fifty per connection, since each takes 20 ms; a busy machine does fewer.
+    assert 6 <= len(records.outcome) <= 153
     assert set(outcomes(records)) == {Outcome(200)}
 
 
@@ -153,8 +154,10 @@ def test_an_answer_to_another_request_is_wrong(command: Sequence[str]) -> None:
 def test_an_answer_counts_when_it_is_complete(
     command: Sequence[str], reply: bytes | None, outcome: Outcome
 ) -> None:
+    # Who gets no whole answer waits in vain; who gets one has it, however late.
+    drain_ms = 300 if outcome.status == UNANSWERED else 30_000
     with serving(lambda _body, _number: reply) as address:
-        stream = a_stream(address, drain_ns=300 * MS, arrivals_ns=at_ms(0))
+        stream = a_stream(address, drain_ns=drain_ms * MS, arrivals_ns=at_ms(0))
         (records,) = send(command, [stream])
     assert outcomes(records) == {outcome: 1}
 
@@ -169,13 +172,16 @@ def test_a_connection_that_the_server_closes_is_replaced(
 
 
 def test_what_found_no_connection_is_counted(command: Sequence[str]) -> None:
-    def never(body: bytes, _: int) -> bytes:
-        time.sleep(1)
+    over = threading.Event()
+
+    def too_late(body: bytes, _: int) -> bytes:
+        over.wait()
         return ok(body)
 
-    with serving(never) as address:
+    with serving(too_late) as address:
         stream = a_stream(address, drain_ns=200 * MS, arrivals_ns=at_ms(0, 10, 20))
         (records,) = send(command, [stream])
+        over.set()
     assert outcomes(records) == {
         Outcome(UNANSWERED): 1,
         Outcome(UNANSWERED, "not_sent"): 2,
@@ -183,12 +189,11 @@ def test_what_found_no_connection_is_counted(command: Sequence[str]) -> None:
 
 
 def test_nobody_listens(command: Sequence[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-    closed = a_stream(address, connections=2, drain_ns=100 * MS)
-    opened = a_stream(address, connections=2, arrivals_ns=at_ms(0, 50))
-    for records in send(command, [closed, opened]):
-        assert outcomes(records) == {Outcome(CONNECT_FAILED): 2}
+    with nobody_listens() as address:
+        closed = a_stream(address, connections=2, drain_ns=100 * MS)
+        opened = a_stream(address, connections=2, arrivals_ns=at_ms(0, 50))
+        for records in send(command, [closed, opened]):
+            assert outcomes(records) == {Outcome(CONNECT_FAILED): 2}
 
 
 def test_bodies_larger_than_a_socket_takes_at_once(command: Sequence[str]) -> None:
@@ -203,9 +208,12 @@ def test_bodies_larger_than_a_socket_takes_at_once(command: Sequence[str]) -> No
 
 def test_requests_are_dealt_over_the_addresses(command: Sequence[str]) -> None:
     seen: Counter[str] = Counter()
+    # Nobody is answered before each connection has a request.
+    all_asked = threading.Barrier(4, timeout=30)
 
     def count(name: str, body: bytes) -> bytes:
         seen[name] += 1
+        all_asked.wait()
         return ok(body)
 
     with (
@@ -217,10 +225,10 @@ def test_requests_are_dealt_over_the_addresses(command: Sequence[str]) -> None:
             addresses=[first, second],
             connections=4,
             opened=4,
-            arrivals_ns=at_ms(*range(0, 100, 10)),
+            arrivals_ns=at_ms(0, 10, 20, 30),
         )
         (records,) = send(command, [stream])
-    assert seen == {"a": 5, "b": 5}
+    assert seen == {"a": 2, "b": 2}
     assert records.connections == 4
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from services.ctl import __main__
 from services.ctl.__main__ import main
+from tests.addresses import nobody_listens
 
 
 def headrace(
@@ -222,13 +223,12 @@ def test_another_server_is_told_from_an_ingress(
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        port = there.getsockname()[1]
-    done = headrace(
-        *("up", "--ephemeral", "--http-port", "0"),
-        cwd=tmp_path,
-        environment={"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"},
-    )
+    with nobody_listens() as (_, port):
+        done = headrace(
+            *("up", "--ephemeral", "--http-port", "0"),
+            cwd=tmp_path,
+            environment={"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"},
+        )
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

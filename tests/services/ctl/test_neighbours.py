@@ -75,6 +75,7 @@ def test_a_platform_is_refused_beside_one_that_beats_and_not_after_one_that_has(
             beat()
             time.sleep(0.1)
 
+    monkeypatch.setattr(neighbours, "_LISTEN_S", 30.0)
     living = threading.Thread(target=live)
     living.start()
     try:
