@@ -294,7 +294,7 @@ class IngressProcess:
         self._reader.start()
 
     def __enter__(self) -> Self:
-        self._ready.wait(30)
+        self._ready.wait(60)
         if not self.logged("process.ready"):
             self.process.kill()
             self.process.wait()
