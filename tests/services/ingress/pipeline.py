@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -323,6 +323,19 @@ class IngressProcess:
             for line in self.log
             if line["event"] == event and facts.items() <= line.items()
         ]
+
+    def line_of(self, fail: Callable[[], str]) -> dict[str, Any]:
+        """The line of a failure, of which ``fail`` makes one more and gives its id: the
+        journal has room for so many lines a second, and other tests fill it."""
+        ids = set()
+        for looks in range(40 * 50):
+            if looks % 50 == 0:
+                ids.add(fail())
+            for line in self.logged("request.failed"):
+                if line.get("request_id") in ids:
+                    return line
+            time.sleep(0.01)
+        raise AssertionError(f"none of {len(ids)} failures has a line")
 
     def _read(self) -> None:
         assert self.process.stderr is not None

@@ -59,4 +59,4 @@ def test_what_is_left_of_a_refused_body_is_dropped_for_a_while_only(
         client.send(head(5 * 2**20))
         assert client.read().status == 413
         assert client.is_closed()
-        assert time.monotonic() - started >= 2 * HASTE_MS / 1000
+        assert time.monotonic() - started > HASTE_MS / 1000

@@ -122,7 +122,7 @@ def test_a_head_that_trickles_in_has_a_time_limit(
         assert (answer.status, answer.headers["connection"]) == (408, "close")
         assert f"{HASTE_MS} ms" in answer.error
         assert "http_head_timeout_ms" in answer.error
-        assert HASTE_MS / 1000 <= time.monotonic() - started < patience_s
+        assert HASTE_MS / 2000 < time.monotonic() - started < patience_s
         assert client.is_closed()
 
 
