@@ -75,6 +75,25 @@ def test_a_report_is_a_page_or_a_picture(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("more", [(), ("--sweep", "0.5,1")])
+def test_a_page_shows_the_bounds_and_what_each_tenant_had(
+    simulate: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    path, page = tmp_path / "scenario.toml", tmp_path / "report.html"
+    path.write_text(
+        'seconds = 1\n[[models]]\nname = "m"\n[[streams]]\nload = 0.5\n'
+        '[[streams]]\ntenant = "greedy"\nload = 0.9\n'
+    )
+
+    simulate("--scenario", str(path), *more, "--report", str(page))
+
+    text = page.read_text()
+    assert ">overload bound</text>" in text
+    assert ">zero-drop bound</text>" in text
+    assert ">Device time by tenant" in text
+    assert ">greedy</text>" in text
+
+
 def test_a_scenario_file_says_it_all(simulate: Any, tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(

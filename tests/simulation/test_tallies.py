@@ -18,6 +18,7 @@ def test_a_quantile_is_within_a_percent(values: list[int], part: float) -> None:
     ordered = sorted(values)
     exact = ordered[max(-int(-part * len(ordered) // 1) - 1, 0)]
     assert histogram.quantile(part) == pytest.approx(exact, rel=0.011)
+    assert ordered[0] <= histogram.quantile(part) <= ordered[-1]
     assert histogram.mean == pytest.approx(sum(values) / len(values))
 
 

@@ -8,6 +8,7 @@ from html import escape
 from math import nan
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -62,6 +63,8 @@ def write_report(path: Path, title: str, runs: Sequence[Run]) -> None:
     draws = _SWEPT if len({summary.factor for summary, _ in runs}) > 1 else _SINGLE
     if not any(summary.unlimited for summary, _ in runs):
         draws = [draw for draw in draws if draw is not _draw_unlimited]
+    if not any(len(summary.tenants) > 1 for summary, _ in runs):
+        draws = [draw for draw in draws if draw is not _draw_fairness]
     figure = Figure(figsize=(13, 4.2 * ((len(draws) + 1) // 2)), layout="constrained")
     for place, draw in enumerate(draws, start=1):
         axes = figure.add_subplot((len(draws) + 1) // 2, 2, place)
@@ -80,7 +83,9 @@ def write_report(path: Path, title: str, runs: Sequence[Run]) -> None:
 
 def _page(title: str, runs: Sequence[Run], figure: Figure) -> str:
     plots = io.StringIO()
-    figure.savefig(plots, format="svg")
+    # Letters as such are smaller than their outlines, and can be found.
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(plots, format="svg")
     svg = plots.getvalue()
     head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
     rows = "".join(
@@ -136,6 +141,7 @@ def _draw_goodput(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Answered in time, requests/s")
     _lines(axes, runs, lambda summary: summary.goodput)
     _bounds(axes, runs, per_offered=False)
+    axes.set_ylim(bottom=0)
 
 
 def _draw_attainment(axes: Axes, runs: Sequence[Run]) -> None:
@@ -159,11 +165,49 @@ def _draw_sizes(axes: Axes, runs: Sequence[Run]) -> None:
 def _draw_busy(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Part of the workers' time that is busy")
     _lines(axes, runs, lambda summary: summary.busy)
+    axes.set_ylim(-0.02, 1.05)
 
 
 def _draw_unlimited(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Without a time limit (bulk), requests/s")
     _lines(axes, runs, lambda summary: summary.unlimited)
+
+
+def _draw_fairness(axes: Axes, runs: Sequence[Run]) -> None:
+    axes.set_title("Device time by tenant, part of what was used")
+    several = len(_by_policy(runs)) > 1
+    for policy, summaries in _by_policy(runs).items():
+        for tenant in summaries[0].tenants:
+            axes.plot(
+                [summary.offered for summary in summaries],
+                [summary.tenants[tenant].device_part for summary in summaries],
+                marker="o",
+                label=f"{policy}, {tenant}" if several else tenant,
+            )
+    axes.set_ylim(-0.02, 1.05)
+    axes.set_xlabel("offered, requests/s")
+
+
+def _draw_rates(axes: Axes, runs: Sequence[Run]) -> None:
+    axes.set_title("Answered in time, requests/s")
+    summaries = [summary for summary, _ in runs]
+    first = summaries[0]
+    axes.barh(
+        [summary.policy for summary in summaries],
+        [summary.goodput for summary in summaries],
+        height=0.5,
+    )
+    axes.axvline(first.offered, color="grey", label="offered")
+    axes.axvline(first.bound, linestyle="--", color="black", label="overload bound")
+    if first.zero_drop_bound is not None:
+        axes.axvline(
+            first.zero_drop_bound,
+            linestyle=":",
+            color="black",
+            label="zero-drop bound",
+        )
+    axes.set_ylim(-1, len(summaries))
+    axes.set_xlim(left=0)
 
 
 def _draw_latency(axes: Axes, runs: Sequence[Run]) -> None:
@@ -214,6 +258,8 @@ def _draw_tenants(axes: Axes, runs: Sequence[Run]) -> None:
 
 _SWEPT: Sequence[Draw] = (
     *(_draw_goodput, _draw_attainment, _draw_p99, _draw_sizes),
-    *(_draw_busy, _draw_unlimited),
+    *(_draw_busy, _draw_unlimited, _draw_fairness),
 )
-_SINGLE: Sequence[Draw] = (_draw_latency, _draw_batches, _draw_seconds, _draw_tenants)
+_SINGLE: Sequence[Draw] = (
+    *(_draw_rates, _draw_latency, _draw_batches, _draw_seconds, _draw_tenants),
+)

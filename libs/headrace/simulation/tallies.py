@@ -16,12 +16,16 @@ __all__ = ["Histogram", "Results", "Tallies"]
 BUCKETS_PER_E = 1 / log(1.01)
 """Buckets are one percent wide."""
 
+LARGEST = 1 << 62
+"""No value is larger."""
+
 
 class Histogram:
     """Counts of positive integers."""
 
     def __init__(self) -> None:
         self._counts = Counter[int]()
+        self._least, self._most = LARGEST, 0
         self.count = 0
         self.total = 0
 
@@ -29,9 +33,13 @@ class Histogram:
         self._counts[int(log(value) * BUCKETS_PER_E) if value > 0 else 0] += 1
         self.count += 1
         self.total += value
+        self._most = max(self._most, value)
+        self._least = min(self._least, value)
 
     def merge(self, other: Histogram) -> None:
         self._counts.update(other._counts)
+        self._least = min(self._least, other._least)
+        self._most = max(self._most, other._most)
         self.count += other.count
         self.total += other.total
 
@@ -39,22 +47,26 @@ class Histogram:
     def mean(self) -> float:
         return self.total / self.count if self.count else 0.0
 
-    def quantile(self, part: float) -> float:
+    def quantile(self, part: float) -> int:
         """The value below which ``part`` of the counted lie, within one percent."""
         wanted = part * self.count
         for bucket in sorted(self._counts):
             wanted -= self._counts[bucket]
             if wanted <= 0:
-                return float(1.01 ** (bucket + 0.5))
-        return 0.0
+                return self._middle(bucket)
+        return 0
 
-    def distribution(self) -> list[tuple[float, float]]:
+    def distribution(self) -> list[tuple[int, float]]:
         """Ascending values, each with the part of all that are at most as large."""
         found, below = [], 0
         for bucket in sorted(self._counts):
             below += self._counts[bucket]
-            found.append((float(1.01 ** (bucket + 0.5)), below / self.count))
+            found.append((self._middle(bucket), below / self.count))
         return found
+
+    def _middle(self, bucket: int) -> int:
+        """What stands for a bucket: nothing outside of what was counted."""
+        return min(max(round(1.01 ** (bucket + 0.5)), self._least), self._most)
 
 
 class Tallies:
