@@ -6,8 +6,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+
+class Bug(NamedTuple):
+    """``right`` stands once in ``module`` of the core, and becomes ``wrong``."""
+
+    name: str
+    noticed_by: str
+    module: str
+    right: str
+    wrong: str
 
 
 def run_tests(module: str, copy: Path, told: Path) -> None:

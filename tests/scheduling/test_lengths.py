@@ -131,6 +131,14 @@ def test_nobody_rides_along_who_would_make_a_batch_late() -> None:
     assert len(dispatched(desk).requests) == 2
 
 
+def test_nobody_rides_along_to_the_worker_that_he_avoids() -> None:
+    desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
+    desk.arrive(*(of_length(16, limit_us=50 * MS) for _ in range(2)))
+    desk.arrive(of_length(4, limit_us=90 * MS, avoid=0))
+
+    assert [each.length for each in dispatched(desk).requests] == [16, 16]
+
+
 def test_who_runs_alone_takes_nobody_along_and_rides_with_nobody() -> None:
     desk = Desk(a_version(max_batch=6, padding=padding(tokens_max=64)))
     desk.arrive(of_length(16, limit_us=50 * MS, group="g"), of_length(4))

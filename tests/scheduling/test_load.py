@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.domain import DUE_WITHIN_US
+from headrace.domain import DUE_WITHIN_US, Reason, Refuse
 from headrace.scheduling import SchedulingSettings
 from tests.scheduling.scenes import MS, Desk, a_request, a_version
 
@@ -75,6 +75,43 @@ def test_what_is_due_is_told_over_all_shapes_of_a_version() -> None:
     desk.arrive(a_request(limit_us=30 * MS, shape="other"))
 
     assert told(desk, 0) == {35_355: 1, 1_131_370: 4}
+
+
+def test_who_takes_more_than_his_part_is_told() -> None:
+    desk = Desk()
+    desk.arrive(*(a_request(tenant="a") for _ in range(4)))
+    desk.arrive(a_request(tenant="b", rows=2, limit_us=2000 * MS))
+    desk.tick()
+    assert desk.former.load(0).heavy == []
+    desk.finish(now_us=5 * MS)
+    desk.tick(5 * MS)
+
+    assert desk.former.load(5 * MS).heavy == ["a"]
+
+
+def test_a_run_counts_from_the_end_of_the_one_before_it() -> None:
+    """Not from when that was heard of, which is a hop later."""
+    settings = SchedulingSettings(control_hop_us=2 * MS, response_hop_us=0)
+    desk = Desk(settings=settings)
+    desk.arrive(*(a_request() for _ in range(8)))
+    desk.tick()
+    desk.tick(4 * MS)
+    assert len(desk.held[0]) == 2
+    desk.finish(now_us=9 * MS)
+
+    # Four rows, which take 5 ms, began at 7 ms.
+    assert desk.former.load(10 * MS).free_us == [2 * MS]
+
+
+def test_who_finds_a_queue_full_is_told_when_it_is_worked_off() -> None:
+    settings = SchedulingSettings(queue_requests_max=8)
+    desk = Desk(a_version(alpha_us=1000 * MS, beta_us=1000 * MS), settings=settings)
+    desk.arrive(*(a_request(limit_us=60_000 * MS) for _ in range(9)))
+
+    (refused,) = [each for each in desk.tick() if isinstance(each, Refuse)]
+
+    # Eight rows, of which four take 5 s.
+    assert (refused.reason, refused.retry_after_us) == (Reason.QUEUE_FULL, 10_000 * MS)
 
 
 def test_the_shares_are_told() -> None:

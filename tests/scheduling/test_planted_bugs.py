@@ -9,11 +9,11 @@ import multiprocessing
 import re
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.scheduling.planting import run_tests
+from tests.scheduling.bugs_of_shares import BUGS_OF_SHARES
+from tests.scheduling.planting import Bug, run_tests
 
 ROOT = Path(__file__).parents[2]
 CORE = Path("libs/headrace/scheduling")
@@ -22,29 +22,8 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", "hypothesis.internal.conjecture.engine"])
 
 
-class Bug(NamedTuple):
-    name: str
-    noticed_by: str
-    module: str
-    right: str
-    wrong: str
-
-
 BUGS = [
-    Bug(
-        "who rides along rides for nothing",
-        "test_shares.py",
-        "charging.py",
-        "            part *= COMPANION_CHARGE\n",
-        "            part = 0.0\n",
-    ),
-    Bug(
-        "bulk never ages",
-        "test_bulk.py",
-        "backlog.py",
-        "        if self._bulk_aged(now_us):\n",
-        "        if False:\n",
-    ),
+    *BUGS_OF_SHARES,
     Bug(
         "who is more urgent waits for what others lose",
         "test_waiting.py",
@@ -253,13 +232,6 @@ BUGS = [
         "        return owed + plain[::-1]\n",
     ),
     Bug(
-        "no share is ever owed",
-        "test_shares.py",
-        "shares.py",
-        "return self._shares[priority] > 0 and self._owed_us[priority] >= run_us",
-        "return False",
-    ),
-    Bug(
         "the credit ahead is used at once",
         "test_batching.py",
         "slots.py",
@@ -339,28 +311,6 @@ BUGS = [
         "slack_us",
     ),
     Bug(
-        "weights of tenants are ignored",
-        "test_shares.py",
-        "fairness.py",
-        "        weighted = device_us / self._weights.get(tenant, 1.0)\n",
-        "        weighted = device_us\n",
-    ),
-    Bug(
-        "idling earns a tenant device time",
-        "test_shares.py",
-        "fairness.py",
-        "            self._clock[tenant] = max(self._clock.get(tenant, 0.0), floor)\n",
-        "            self._clock.setdefault(tenant, floor)\n",
-    ),
-    Bug(
-        "a tenant may be behind for ever",
-        "test_shares.py",
-        "fairness.py",
-        "        return max(self._clock.get(tenant, 0.0), "
-        "self._furthest - self._burst_us)\n",
-        "        return self._clock.get(tenant, 0.0)\n",
-    ),
-    Bug(
         "an end that is told twice is learned from twice",
         "test_invariants.py",
         "former.py",
@@ -375,18 +325,26 @@ BUGS = [
         "    if entry.deadline_us:\n        return",
     ),
     Bug(
-        "who rides along still counts as starved",
-        "test_bulk.py",
-        "charging.py",
-        "        if any(line is not choice.line for line in lines.values()):\n",
-        "        if True:\n",
+        "a dear size is not made smaller",
+        "test_steps.py",
+        "selection.py",
+        "        return down\n    return 0\n",
+        "        return 0\n    return 0\n",
     ),
     Bug(
-        "what is owed is forgotten with the first batch of the priority",
-        "test_shares.py",
-        "shares.py",
-        "max(owed_us - taken_us, -run_us)",
-        "0.0",
+        "who cannot wait is left behind for a cheaper size",
+        "test_steps.py",
+        "selection.py",
+        "            return entry.deadline_us < _urgent_before(rows, times, terms)\n"
+        "    return False",
+        "            return False\n    return False",
+    ),
+    Bug(
+        "who avoids a worker rides along to it",
+        "test_lengths.py",
+        "neighbours.py",
+        "            and all(entry.request.avoid != slot for entry in entries)\n",
+        "",
     ),
 ]
 

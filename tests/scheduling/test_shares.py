@@ -12,7 +12,13 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from headrace.domain import Priority, ReleaseReason, ServedVersion
+from headrace.domain import (
+    Dispatch,
+    Priority,
+    ReleaseReason,
+    ServedVersion,
+    Withdrawn,
+)
 from headrace.scheduling import SchedulingSettings
 from headrace.scheduling.charging import charge
 from headrace.scheduling.choice import Choice
@@ -24,7 +30,7 @@ from headrace.scheduling.selection import Selection
 from headrace.scheduling.shares import Shares
 from headrace.scheduling.slots import Slot
 from tests.scheduling.room import Room
-from tests.scheduling.scenes import MS, a_request, a_version
+from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
 NO_HOPS = SchedulingSettings(control_hop_us=0, response_hop_us=0)
 EXAMPLES = hypothesis_settings(max_examples=40, deadline=None)
@@ -41,6 +47,47 @@ def worst_shortfall(taken: Sequence[float], others: Sequence[float]) -> float:
     sums = list(accumulate(gaps, initial=0.0))
     lows = accumulate(sums, min)
     return max(at - low for at, low in zip(sums, lows, strict=True))
+
+
+def test_a_backlog_that_is_gone_has_no_claim() -> None:
+    settings = NO_HOPS.model_copy(update={"shares": (0.0, 0.0, 0.0, 0.5)})
+    nowhere = a_version("nowhere", slots=frozenset({9}))
+    desk = Desk(a_version(), a_version("n"), nowhere, credits_each=1, settings=settings)
+    bulk = {"priority": Priority.BULK, "limit_us": None}
+    desk.arrive(a_request(key="gone", model="nowhere", **bulk))
+    for turn in range(7):
+        if turn == 6:
+            desk.former.handle(Withdrawn("gone"), turn * 5 * MS)
+        desk.arrive(*(a_request() for _ in range(4)), now_us=turn * 5 * MS)
+        assert len(desk.tick(turn * 5 * MS)) == 1
+        desk.finish(now_us=(turn + 1) * 5 * MS)
+    now_us = 35 * MS
+    desk.arrive(a_request(model="n", **bulk), a_request(key="online"), now_us=now_us)
+
+    assert [keys(each) for each in desk.tick(now_us)] == [["online"]]
+
+
+def test_who_was_alone_owes_nothing_to_who_comes() -> None:
+    desk = Desk(credits_each=1, settings=NO_HOPS)
+    now_us = 0
+    for _ in range(30):
+        desk.arrive(*(a_request(tenant="a") for _ in range(4)), now_us=now_us)
+        desk.tick(now_us)
+        now_us += 5 * MS
+        desk.finish(now_us=now_us)
+    for tenant in "ba":
+        requests = (a_request(tenant=tenant, limit_us=None) for _ in range(16))
+        desk.arrive(*requests, now_us=now_us)
+    served = []
+    for _ in range(4):
+        (sent,) = desk.tick(now_us)
+        assert isinstance(sent, Dispatch)
+        served += [request.tenant for request in sent.requests]
+        now_us += 5 * MS
+        desk.finish(now_us=now_us)
+
+    # But for the last batch, which is the present.
+    assert served.count("a") >= 6
 
 
 @given(
