@@ -48,7 +48,8 @@ def _missed(
 ) -> Refuse:
     """The refusal of ``entry``, which could start at ``start_us`` at the soonest."""
     request = entry.request
-    if entry.deadline_us <= now_us:
+    if entry.deadline_us <= now_us + backlog.response_us:
+        # Whoever waits for it says the same by then.
         return Refuse(request, Reason.EXPIRED, "its time limit passed in the queue")
     has = line.slots
     if not any(slot.usable for slot in slots if slot.number in has):
