@@ -66,7 +66,8 @@ class Histogram:
 
     def _middle(self, bucket: int) -> int:
         """What stands for a bucket: nothing outside of what was counted."""
-        return min(max(round(1.01 ** (bucket + 0.5)), self._least), self._most)
+        middle: int = round(1.01 ** (bucket + 0.5))
+        return min(max(middle, self._least), self._most)
 
 
 class Tallies:
