@@ -17,6 +17,7 @@ from headrace.embedded.broker import _new_cluster_id
 from headrace.embedded.ports import free_port
 from headrace.embedded.probe import answers_metadata
 from headrace.errors import SetupError
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.kafka
 
@@ -121,7 +122,11 @@ def test_a_folder_in_use_is_refused_with_its_user(tmp_path: Path) -> None:
         assert answers_metadata(*address(running.bootstrap_servers))
 
 
-def test_a_broker_whose_parent_is_gone_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends_by", [signal.SIGTERM, signal.SIGKILL])
+def test_a_broker_whose_parent_is_gone_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_by: signal.Signals
+) -> None:
+    """One that is frozen by force."""
     orphan = subprocess.Popen(
         [
             sys.executable,
@@ -139,8 +144,11 @@ def test_a_broker_whose_parent_is_gone_is_ended(tmp_path: Path) -> None:
     lock.release()
     note = (tmp_path / "lock").read_text()
     (tmp_path / "lock").write_text(note.replace(str(os.getpid()), "4194305"))
+    if ends_by is signal.SIGKILL:
+        monkeypatch.setattr(storage, "_LEFTOVER_ENDS_WITHIN_S", 0.1)
+        freeze(orphan.pid)
     storage.FolderLock(tmp_path).release()
-    assert orphan.wait(20) == -signal.SIGTERM
+    assert orphan.wait(20) == -ends_by
 
 
 def test_leftover_temporary_folders_are_swept(

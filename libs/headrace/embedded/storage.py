@@ -25,7 +25,10 @@ from headrace.errors import SetupError
 __all__ = ["EPHEMERAL_PREFIX", "FolderLock", "prepare_storage", "sweep_ephemeral"]
 
 EPHEMERAL_PREFIX = "headrace-kafka-"
-_LEFTOVER_ENDS_WITHIN_S = 15.0
+_LEFTOVER_ENDS_WITHIN_S = 10.0
+"""A broker that its parent left behind is asked to end, and killed after so long: it
+may be frozen, and what it has acknowledged is in its files."""
+_LEFTOVER_GONE_WITHIN_S = 15.0
 _POLL_S = 0.05
 _SETTLED_AFTER_S = 60.0
 
@@ -59,8 +62,8 @@ class FolderLock:
         os.close(self.fd)
 
     def _acquire(self) -> None:
-        deadline = time.monotonic() + _LEFTOVER_ENDS_WITHIN_S
-        told = False
+        began = time.monotonic()
+        told: signal.Signals | None = None
         while not _try_lock(self.fd):
             holder = self._read()
             broker, supervisor = holder.get("broker"), holder.get("supervisor")
@@ -70,10 +73,13 @@ class FolderLock:
                     f"The data folder {self._folder} is in use by process {pid}: "
                     f"stop that one with `headrace down`, or choose another folder."
                 )
-            if broker is not None and not told and _is_broker(broker):
-                os.kill(broker[0], signal.SIGTERM)
-                told = True
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            is_patient = waited_s < _LEFTOVER_ENDS_WITHIN_S
+            wanted = signal.SIGTERM if is_patient else signal.SIGKILL
+            if broker is not None and told is not wanted and _is_broker(broker):
+                os.kill(broker[0], wanted)
+                told = wanted
+            if waited_s > _LEFTOVER_GONE_WITHIN_S:
                 orphan = f"process {broker[0]}" if broker else "an unknown process"
                 raise SetupError(
                     f"A broker whose supervisor is gone ({orphan}) still holds "
