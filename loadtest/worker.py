@@ -31,7 +31,7 @@ from headrace.broker import (
 )
 from headrace.clock import SystemClock
 from headrace.delivery import VersionFitness, WorkerCore, WorkerLimits
-from headrace.delivery.worker_events import RepliesEnded, WorkerEvent
+from headrace.delivery.worker_events import RepliesEnded, ReplyStoring, WorkerEvent
 from headrace.domain import (
     Datatype,
     Dispatch,
@@ -251,7 +251,7 @@ class Worker:
             self.fetcher,
             linked,
             self.runner,
-            Replier(replies, self._replies_ended, claims, batch_bytes_max=BYTES_MAX),
+            Replier(replies, self._replies_told, claims, batch_bytes_max=BYTES_MAX),
             ControlWriter(control, COMPLETIONS, 0, ProcessMetrics(registry)),
             FitnessWatch(print, clock, log),
         )
@@ -263,8 +263,8 @@ class Worker:
     def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
         self.loop.take_order(order)
 
-    def _replies_ended(self, replies: RepliesEnded) -> None:
-        self.loop.replies_ended(replies)
+    def _replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
+        self.loop.replies_told(replies)
 
     def _ended(self) -> None:
         self.written += 1

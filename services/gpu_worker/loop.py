@@ -39,6 +39,7 @@ from headrace.delivery.worker_events import (
     GapNoticed,
     GiveUp,
     RepliesEnded,
+    ReplyStoring,
     RunEnded,
     SyncRead,
     Ticked,
@@ -210,10 +211,11 @@ class Loop:
                 order = order.read
             self._decide(order)
 
-    def replies_ended(self, replies: RepliesEnded) -> None:
+    def replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
         """For whichever thread hears of it; the former is told at once."""
-        if not replies.acked and (job := self._jobs.get(replies.batch)):
-            self._counts.unacked(job, len(replies.members))
+        match replies:
+            case RepliesEnded(batch, members, acked=False) if batch in self._jobs:
+                self._counts.unacked(self._jobs[batch], len(members))
         with self._lock:
             self._look_for_gap()
             self._decide(replies)

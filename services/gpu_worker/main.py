@@ -27,6 +27,7 @@ from headrace.delivery.worker_events import (
     HeartbeatAcked,
     ModelsReady,
     RepliesEnded,
+    ReplyStoring,
     WorkerEvent,
 )
 from headrace.errors import BusError, BusTimeout, SetupError
@@ -212,7 +213,7 @@ class _Worker:
             self._runner,
             Replier(
                 replies,
-                self._replies_ended,
+                self._replies_told,
                 claims,
                 batch_bytes_max=bus.batch_bytes_max,
             ),
@@ -265,8 +266,8 @@ class _Worker:
     def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
         self.loop.take_order(order)
 
-    def _replies_ended(self, replies: RepliesEnded) -> None:
-        self.loop.replies_ended(replies)
+    def _replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
+        self.loop.replies_told(replies)
 
     def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.broker import Delivery, Headers, Producer
-from headrace.delivery.worker_events import RepliesEnded
+from headrace.delivery.worker_events import RepliesEnded, ReplyStoring
 from headrace.domain import PayloadRef, ReplyAddress, Tensor
 from headrace.errors import BusError, HeadraceError, StoreUnavailable
 from headrace.wire import (
@@ -40,20 +40,21 @@ class ReplyRecord(NamedTuple):
 
 
 class Replier:
-    """Writes results and tells ``ended`` what became of each record, from the thread
-    that polls the producer, or at once where nothing had to be sent."""
+    """Writes results and says by ``told`` what became of each record, from the thread
+    that polls the producer or of the store's, or at once where nothing had to be
+    sent."""
 
     def __init__(
         self,
         producer: Producer,
-        ended: Callable[[RepliesEnded], None],
+        told: Callable[[RepliesEnded | ReplyStoring], None],
         claims: WorkerClaims,
         *,
         batch_bytes_max: int,
     ) -> None:
         self._claims = claims
         self._producer = producer
-        self._ended = ended
+        self._told = told
         self._batch_bytes_max = batch_bytes_max
 
     def write(self, job: Job, members: Sequence[int], worker: str) -> None:
@@ -62,7 +63,7 @@ class Replier:
         if None in addresses:
             silent = tuple(each for each in members if addresses[each] is None)
             if silent:
-                self._ended(RepliesEnded(job.batch.batch, silent, acked=True))
+                self._told(RepliesEnded(job.batch.batch, silent, acked=True))
             members = [each for each in members if addresses[each] is not None]
         inline: Sequence[int] = members
         bytes_max = self._claims.inline_bytes_max
@@ -75,16 +76,20 @@ class Replier:
             self._produce(job.batch.batch, record)
 
     def _claim(self, job: Job, member: int, worker: str) -> None:
-        """Through the payload store. Where that fails the request runs again."""
+        """Through the payload store. Where that fails the request runs again, and is
+        told so at its last attempt."""
         batch = job.batch.batch
 
-        def written(payload: PayloadRef | None, _error: HeadraceError | None) -> None:
+        def written(payload: PayloadRef | None, error: HeadraceError | None) -> None:
             if payload is None:
-                self._ended(RepliesEnded(batch, (member,), acked=False))
+                why = str(error)
+                self._told(RepliesEnded(batch, (member,), acked=False, unstored=why))
             else:
+                self._told(ReplyStoring(batch, member, is_stored=True))
                 self._produce(batch, claimed_record(job, member, worker, payload))
 
         pieces = [output.piece(member) for output in job.outputs]
+        self._told(ReplyStoring(batch, member, is_stored=False))
         try:
             self._claims.write(job.batch, member, pieces, written)
         except StoreUnavailable as error:
@@ -93,7 +98,7 @@ class Replier:
     def _produce(self, batch: str, record: ReplyRecord) -> None:
         def end(delivery: Delivery) -> None:
             acked = delivery.error is None
-            self._ended(RepliesEnded(batch, record.members, acked))
+            self._told(RepliesEnded(batch, record.members, acked))
 
         try:
             self._producer.produce(
@@ -105,7 +110,7 @@ class Replier:
                 on_delivery=end,
             )
         except BusError:
-            self._ended(RepliesEnded(batch, record.members, acked=False))
+            self._told(RepliesEnded(batch, record.members, acked=False))
 
 
 def reply_records(

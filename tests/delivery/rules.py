@@ -104,8 +104,8 @@ RULES = (
         "with a key before ◆",
         "test_keys.py::test_nothing_with_a_key_runs_before_the_answers_are_read",
         "keys",
-        "        if not self._is_read or ",
-        "        if ",
+        "        knows = self._is_read or ",
+        "        knows = True or ",
     ),
     _rule(
         "is not\nremembered ◆",
@@ -428,8 +428,8 @@ RULES = (
     _rule(
         "**W5 ◆**",
         "test_worker_runs.py::test_a_reply_that_failed_is_reported_unacked",
-        "worker",
-        "            held.unacked(event.members)\n",
-        "            pass\n",
+        "worker_held",
+        "                for member in () if acked else members:\n",
+        "                for member in ():\n",
     ),
 )

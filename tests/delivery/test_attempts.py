@@ -63,6 +63,29 @@ def test_an_unacked_reply_is_an_attempt_of_the_same_slot_too() -> None:
     assert second.dispatch.requests[0].avoid is None
 
 
+@pytest.mark.parametrize("status", [UNACKED, RETRY])
+@pytest.mark.parametrize("bulk", [False, True])
+def test_who_ends_because_the_store_is_away_is_told_so(
+    status: MemberStatus, *, bulk: bool
+) -> None:
+    """And ends as others do whose attempts are spent: it has done nothing."""
+    desk = a_desk()
+    priority = Priority.BULK if bulk else Priority.STANDARD
+    batch = send(desk, a_request(0, priority=priority))
+    attempts = desk.limits.attempts_max(bulk=bulk)
+    for _ in range(attempts - 1):
+        said = desk.done(batch, status, "store_unavailable")
+        while not batches_in(said):
+            said = desk.let_pass(100 * MS)
+        (batch,) = batches_in(said)
+    said = desk.done(batch, status, "store_unavailable")
+
+    (replies,) = found(said, WriteReplies)
+    assert [t.reason for t in replies.terminals] == [Reason.STORE_UNAVAILABLE]
+    letters = [each for dead in found(said, WriteDeadLetters) for each in dead.letters]
+    assert [each.reason for each in letters] == [Reason.STORE_UNAVAILABLE] * bulk
+
+
 def test_another_slot_is_asked_when_one_failed() -> None:
     desk = a_desk(slots=2)
     batch = send(desk, a_request(0))

@@ -22,6 +22,8 @@ from headrace.delivery.worker_events import (
     HeartbeatAcked,
     Outcome,
     PositionLost,
+    RepliesEnded,
+    ReplyStoring,
     Started,
     Ticked,
     WriteEnded,
@@ -64,6 +66,38 @@ def test_a_reply_that_failed_is_reported_unacked() -> None:
     (done,) = found(bench.replied("b", (1,)), WriteDone)
 
     assert statuses(done) == [UNACKED, OK]
+
+
+def test_a_reply_that_the_store_does_not_take_says_so() -> None:
+    bench = Bench()
+    bench.batch("b", members=3)
+    bench.ran("b")
+    bench.replied("b", (1,))
+    bench.tell(ReplyStoring("b", 0, is_stored=False))
+    bench.tell(ReplyStoring("b", 2, is_stored=False))
+    bench.tell(RepliesEnded("b", (2,), acked=False, unstored="it is away"))
+
+    (done,) = found(bench.let_pass(bench.limits.reply_wait_us), WriteDone)
+
+    assert statuses(done) == [UNACKED, OK, UNACKED]
+    assert [each.reason for each in done.outcomes] == [
+        "store_unavailable",
+        "",
+        "store_unavailable",
+    ]
+    assert done.outcomes[2].text == "it is away"
+
+
+def test_a_stored_reply_whose_record_is_not_acked_is_the_logs_to_blame() -> None:
+    bench = Bench()
+    bench.batch("b", members=1)
+    bench.ran("b")
+    for is_stored in (False, True):
+        bench.tell(ReplyStoring("b", 0, is_stored=is_stored))
+
+    (done,) = found(bench.let_pass(bench.limits.reply_wait_us), WriteDone)
+
+    assert [each.reason for each in done.outcomes] == ["unacked"]
 
 
 def test_a_reply_is_waited_for_500_ms() -> None:

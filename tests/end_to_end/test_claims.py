@@ -53,6 +53,23 @@ def test_a_large_answer_alone_comes_through_the_store(platform: Platform) -> Non
     assert np.array_equal(got["Y"], np.full((3, 100_000), 7, np.float32))
 
 
+def test_an_answer_that_the_store_does_not_take_is_told_as_that(
+    platform: Platform, payloads: Path
+) -> None:
+    large = infer_request({"X": np.full((3, 1), 7, np.float32)})
+    kept = payloads.with_name("away")
+    payloads.rename(kept)
+    payloads.touch()
+    try:
+        answer = platform.post("spread/infer", large.body, **large.headers)
+    finally:
+        payloads.unlink()
+        kept.rename(payloads)
+    reason = answer.headers["headrace-reason"]
+    assert (answer.status_code, reason) == (503, "store_unavailable")
+    assert "could not write" in answer.text
+
+
 def test_a_kept_answer_is_given_again_from_the_store(platform: Platform) -> None:
     sent = infer_request({"X": np.full((2, WIDTH), 3, np.float32)})
     key = {"idempotency-key": uuid4().hex, **sent.headers}

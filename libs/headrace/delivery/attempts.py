@@ -231,7 +231,7 @@ class Attempts:
             if member.status is MemberStatus.FINAL:
                 self._verdicts.fail(entry, _reason(member.reason), member.text)
             elif member.status is MemberStatus.UNACKED:
-                self.retry(entry, now_us, why=member.text)
+                self.retry(entry, now_us, why=member.text, last=_last(member))
             elif member.reason in NOT_TRIED:
                 self.retry(entry, now_us, Toll.NOTHING)
             elif member.reason in WHOLE_BATCH:
@@ -239,7 +239,8 @@ class Attempts:
             else:
                 ended = member.reason in ENDED_WORKER
                 toll = Toll.WORKER if ended else Toll.ATTEMPT
-                self.retry(entry, now_us, toll, avoid=done.slot, why=member.text)
+                avoid, last = done.slot, _last(member)
+                self.retry(entry, now_us, toll, avoid=avoid, why=member.text, last=last)
         if len(done.members) == 1:
             for entry, member in blamed:
                 self._failed_alone(entry, member, done.slot, now_us)
@@ -272,7 +273,7 @@ class Attempts:
         entry.has_failed |= member.reason == Setback.MODEL_ERROR
         self.retry(entry, now_us, avoid=slot, why=member.text)
 
-    def retry(
+    def retry(  # noqa: PLR0913 - what it costs, where it may go, why
         self,
         entry: Entry,
         now_us: int,
@@ -281,8 +282,10 @@ class Attempts:
         group: str = "",
         avoid: int | None = None,
         why: str = "its worker was lost",
+        last: Reason = Reason.ATTEMPTS_EXHAUSTED,
     ) -> None:
-        """A flying entry gets another attempt, or its verdict.
+        """A flying entry gets another attempt, or its verdict; ``last``: the reason of
+        that.
 
         Whether the time left is enough for one is the scheduler's to say, which
         refuses what cannot make its deadline.
@@ -306,7 +309,7 @@ class Attempts:
         is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
         if is_last or is_killer:
             killed = is_lost and entry.suspect
-            reason = Reason.CRASH if killed else Reason.ATTEMPTS_EXHAUSTED
+            reason = Reason.CRASH if killed else last
             text = f"{request.attempt} attempts failed, the last one because {why}"
             self._verdicts.fail(entry, reason, text)
             return
@@ -315,7 +318,7 @@ class Attempts:
         )
         if not is_afforded and not bulk:
             text = f"too many requests of the model are tried again already ({why})"
-            self._verdicts.fail(entry, Reason.ATTEMPTS_EXHAUSTED, text)
+            self._verdicts.fail(entry, last, text)
             return
         entry.request = msgspec.structs.replace(
             request,
@@ -395,6 +398,14 @@ class Attempts:
         text = f"no worker has version {request.version} of model {request.model}"
         refuse = Refuse(request, Reason.MODEL_UNAVAILABLE, text)
         self._verdicts.refuse(entry, refuse, now_us)
+
+
+def _last(member: DoneMember) -> Reason:
+    """Why a request ends whose last attempt failed so: where the payload store was
+    away, it tells its client, or whoever may put it back, what to wait for."""
+    if member.reason == Reason.STORE_UNAVAILABLE:
+        return Reason.STORE_UNAVAILABLE
+    return Reason.ATTEMPTS_EXHAUSTED
 
 
 def _reason(text: str) -> Reason:

@@ -27,6 +27,10 @@ from headrace.wire.topics import Topics
 __all__ = ["Verdicts"]
 
 
+_PLATFORMS = frozenset({Reason.ATTEMPTS_EXHAUSTED, Reason.STORE_UNAVAILABLE})
+"""Verdicts for which a request has done nothing."""
+
+
 class _Ending(NamedTuple):
     """A record for each of the two that is not None; a stale range without either."""
 
@@ -78,15 +82,16 @@ class Verdicts:
         return self._again_at_us
 
     def fail(self, entry: Entry, reason: Reason, text: str) -> None:
-        """A verdict: attempts exhausted, or (any other reason) an end that the request
-        itself has earned, which leaves a dead letter beside the reply."""
+        """A verdict: attempts exhausted, or the store away at the last one, or (any
+        other reason) an end that the request itself has earned, which leaves a dead
+        letter beside the reply."""
         request = entry.request
         bulk = request.priority is Priority.BULK
         terminal = None
         if request.reply_to is not None and not self._is_item(entry):
             terminal = self._terminal(entry, reason, text, None)
         letter = None
-        if terminal is None or bulk or reason is not Reason.ATTEMPTS_EXHAUSTED:
+        if terminal is None or bulk or reason not in _PLATFORMS:
             letter = DeadLetter(
                 source=request.source,
                 id=request.id,

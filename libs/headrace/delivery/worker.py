@@ -45,6 +45,7 @@ from headrace.delivery.worker_events import (
     Outcome,
     PositionLost,
     RepliesEnded,
+    ReplyStoring,
     RunEnded,
     Started,
     SyncRead,
@@ -52,13 +53,7 @@ from headrace.delivery.worker_events import (
     WorkerEvent,
     WriteEnded,
 )
-from headrace.delivery.worker_held import (
-    HANDED_BACK,
-    LATE,
-    OVERDUE,
-    Held,
-    Phase,
-)
+from headrace.delivery.worker_held import HANDED_BACK, LATE, OVERDUE, Held, Phase
 from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
 from headrace.delivery.worker_ways import Ways
 
@@ -162,8 +157,8 @@ class WorkerCore:
                 self._ways.lost(event.link)
             case RunEnded():
                 return self._run_ended(event, now_us)
-            case RepliesEnded():
-                return self._replies_ended(event, now_us)
+            case RepliesEnded() | ReplyStoring():
+                return self._replies_told(event, now_us)
             case WriteEnded():
                 return self._write_ended(event, now_us)
             case ModelsReady():
@@ -301,17 +296,17 @@ class WorkerCore:
         held.replies_by_us = now_us + wait_us
         return [WriteReplies(event.batch, succeeded)]
 
-    def _replies_ended(self, event: RepliesEnded, now_us: int) -> list[WorkerDecision]:
+    def _replies_told(
+        self, event: RepliesEnded | ReplyStoring, now_us: int
+    ) -> list[WorkerDecision]:
         held = self._held.get(event.batch)
         if held is None or held.phase is not Phase.REPLYING:
             return []  # an ack that came after the wait: the retry's reply is second
-        held.pending.difference_update(event.members)
-        if not event.acked:
-            held.unacked(event.members)
+        held.told(event)
         return [] if held.pending else [self._replied(held, now_us)]
 
     def _replied(self, held: Held, now_us: int) -> WriteDone:
-        held.unacked(held.pending)
+        held.give_up()
         all_ok = held.outcomes.count(ALL_OK[0]) == len(held.outcomes)
         return self._done(held, ALL_OK if all_ok else tuple(held.outcomes), now_us)
 

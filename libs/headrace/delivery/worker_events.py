@@ -35,6 +35,7 @@ __all__ = [
     "Outcome",
     "PositionLost",
     "RepliesEnded",
+    "ReplyStoring",
     "RunEnded",
     "Started",
     "SyncRead",
@@ -129,11 +130,21 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 class RepliesEnded(msgspec.Struct, frozen=True):
     """The replies or results of these members are acked, or failed. Members without
-    a reply address are acked as soon as ``WriteReplies`` is carried out."""
+    a reply address are acked as soon as ``WriteReplies`` is carried out. ``unstored``:
+    why the payload store did not take them, where that is what failed."""
 
     batch: str
     members: tuple[int, ...]
     acked: bool
+    unstored: str = ""
+
+
+class ReplyStoring(msgspec.Struct, frozen=True):
+    """The payload store was asked to take a member's reply, or (``is_stored``) has."""
+
+    batch: str
+    member: int
+    is_stored: bool
 
 
 class ModelsReady(msgspec.Struct, frozen=True):
@@ -184,6 +195,7 @@ WorkerEvent = (
     | LinkEnded
     | RunEnded
     | RepliesEnded
+    | ReplyStoring
     | WriteEnded
     | ModelsReady
     | CaughtUp

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
+from typing import assert_never
 
 import msgspec
 
-from headrace.delivery.worker_events import ALL_OK, BatchRead, Outcome
-from headrace.domain import MemberStatus, Setback
+from headrace.delivery.worker_events import (
+    ALL_OK,
+    BatchRead,
+    Outcome,
+    RepliesEnded,
+    ReplyStoring,
+)
+from headrace.domain import MemberStatus, Reason, Setback
 
-__all__ = ["HANDED_BACK", "LATE", "OVERDUE", "UNACKED", "Held", "Phase"]
+__all__ = ["HANDED_BACK", "LATE", "OVERDUE", "UNACKED", "UNSTORED", "Held", "Phase"]
 
 HANDED_BACK = (Outcome(MemberStatus.RETRY, Setback.HANDED_BACK, "the worker ends"),)
 OVERDUE = (Outcome(MemberStatus.RETRY, Setback.RUN_LIMIT, "its run would not stop"),)
 LATE = (Outcome(MemberStatus.RETRY, Setback.LATE, "past its latest start"),)
 UNACKED = Outcome(MemberStatus.UNACKED, "unacked", "the reply was not acked in time")
+
+
+UNSTORED = Outcome(
+    MemberStatus.UNACKED,
+    Reason.STORE_UNAVAILABLE,
+    "the payload store did not take its reply in time",
+)
 
 
 class Phase(Enum):
@@ -36,6 +49,9 @@ class Held(msgspec.Struct):
     pending: set[int] = set()
     """Members whose replies are neither acked nor failed."""
 
+    storing: set[int] = set()
+    """Those of them whose replies are on their way to the payload store."""
+
     done_at_us: int = 0
     """When its done was first written."""
 
@@ -53,6 +69,22 @@ class Held(msgspec.Struct):
             if outcome.status is MemberStatus.OK
         )
 
-    def unacked(self, members: Iterable[int]) -> None:
-        for member in members:
-            self.outcomes[member] = UNACKED
+    def told(self, event: RepliesEnded | ReplyStoring) -> None:
+        match event:
+            case RepliesEnded(members=members, acked=acked, unstored=text):
+                self.pending.difference_update(members)
+                why = UNACKED
+                if text:
+                    why = msgspec.structs.replace(UNSTORED, text=text)
+                for member in () if acked else members:
+                    self.outcomes[member] = why
+            case ReplyStoring(member=member, is_stored=is_stored):
+                (self.storing.discard if is_stored else self.storing.add)(member)
+            case _:
+                assert_never(event)
+
+    def give_up(self) -> None:
+        """What is still on its way has taken too long."""
+        for member in self.pending:
+            is_storing = member in self.storing
+            self.outcomes[member] = UNSTORED if is_storing else UNACKED
