@@ -28,6 +28,13 @@ class Kept(NamedTuple):
     log_us: int
     asked: Source
     is_final: bool
+    is_success: bool = False
+
+    def makes_good(self, before: Kept) -> bool:
+        """Whether ``before`` is an error, and its request was put back and has a
+        success now. One of the same record came too late to be its answer."""
+        is_mended = self.is_success and not before.is_success
+        return is_mended and self.asked != before.asked
 
 
 class KeptAnswers:
@@ -52,11 +59,15 @@ class KeptAnswers:
 
     def add(self, key: Key, kept: Kept) -> bool:
         """Take note of an answer; False: it repeats a final one, which stands for as
-        long as its key is remembered, or was added before."""
+        long as its key is remembered, or until it is made good, or was added before."""
         before = self.find(key)
         if before is not None and (
             before.place == kept.place
-            or (before.is_final and kept.log_us < before.log_us + self._memory_us)
+            or (
+                before.is_final
+                and kept.log_us < before.log_us + self._memory_us
+                and not kept.makes_good(before)
+            )
         ):
             self._known[key] = before, kept.log_us
             return False
@@ -71,6 +82,6 @@ class KeptAnswers:
         return True
 
     def find(self, key: Key) -> Kept | None:
-        """The first final answer, or the last of any."""
+        """The first final answer, but for one made good, or the last of any."""
         known = self._known.get(key)
         return None if known is None else known[0]

@@ -204,6 +204,12 @@ class Shelf:
             partial(self.archive.search, key.topic, since_us, is_its)
         )
 
+    async def _searched(
+        self, key: Key, since_us: int, is_wanted: Callable[[Record], bool]
+    ) -> Record | None:
+        search = partial(self.archive.search, key.topic, since_us, is_wanted)
+        return await self.archive.run(search)
+
     async def _find(
         self,
         key: Key,
@@ -224,12 +230,10 @@ class Shelf:
                 return record
         since_us = min(when.final_since_us, when.any_since_us)
         if kept is not None or not self._known.covers(key.topic, since_us):
-            search = partial(
-                self.archive.search, key.topic, since_us, partial(_is, key, when)
-            )
-            found = await self.archive.run(search)
+            found = await self._searched(key, since_us, partial(_is, key, when))
             if found is not None:
-                return found
+                good = partial(_makes_good, key, found)
+                return await self._searched(key, since_us, good) or found
         self._waiting.add(came)
         try:
             async with asyncio.timeout(0 if self._is_hurried else wait_s):
@@ -253,8 +257,16 @@ def read_kept(record: Record) -> tuple[Key, Kept] | None:
     except (UndecodableRecord, ValueError):
         return None
     place = Source(record.topic, record.partition, record.offset)
-    kept = Kept(place, record.timestamp_us, asked, is_final(reason))
+    is_success = reason is None
+    kept = Kept(place, record.timestamp_us, asked, is_final(reason), is_success)
     return Key(record.topic, request_id), kept
+
+
+def _makes_good(key: Key, before: Record, record: Record) -> bool:
+    found, erred = read_kept(record), read_kept(before)
+    if found is None or erred is None or found[0] != key:
+        return False
+    return found[1].makes_good(erred[1])
 
 
 def _is(key: Key, when: When, record: Record) -> bool:

@@ -8,6 +8,7 @@ from headrace.delivery.decisions import (
     Decision,
     ReadKeys,
     WriteBatch,
+    WriteDeadLetters,
     WriteReplies,
 )
 from headrace.delivery.events import (
@@ -306,3 +307,40 @@ def exhausted(desk: Desk, batch: WriteBatch) -> list[Decision]:
     said = desk.done(batch, MemberStatus.RETRY, "model_unavailable")
     (batch,) = batches_in(said)
     return desk.done(batch, MemberStatus.RETRY, "model_unavailable")
+
+
+def put_back(offset: int, letter: str = "letters/0/7") -> Request:
+    """A dead letter's request, as its record says that it is one."""
+    return keyed(offset, key=f"{keyed(0).key}#{letter}", is_redriven=True)
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_an_operator_puts_back_runs_though_its_key_is_answered(
+    *, is_settled: bool
+) -> None:
+    """Also before the ack of the answer beside the letter."""
+    desk = a_desk()
+    (batch,) = ask(desk, keyed(0))
+    desk.done(batch, MemberStatus.FINAL, "poison")
+    (letters,) = desk.all(WriteDeadLetters)
+    (replies,) = desk.all(WriteReplies)
+    desk.ended(letters.write)
+    if is_settled:
+        desk.ended(replies.write)
+
+    (again,) = ask(desk, put_back(1))
+    assert ask(desk, put_back(2)) == []
+    desk.ended(replies.write)
+    desk.done(again)
+
+    assert ask(desk, keyed(3)) == []
+    assert unsettled(desk) == 0
+
+
+def test_a_successor_runs_what_was_put_back_and_not_what_it_follows() -> None:
+    desk = a_desk(is_read=False)
+    assert ask(desk, keyed(0)) == []
+    (batch,) = ask(desk, put_back(1))
+    desk.tell(KeysRead(((ID, desk.now_us - SECOND),)))
+    desk.done(batch)
+    assert unsettled(desk) == 0

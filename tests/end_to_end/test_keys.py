@@ -14,8 +14,11 @@ import pytest
 
 from headrace.broker import KafkaConnection, records_since
 from headrace.wire import keyed_id
+from services.ctl.deadletters import redrive_letters
+from services.ctl.letters import Fate, chosen, read_letters
 from tests.end_to_end.platforms import Platform, eventually
 from tests.end_to_end.test_failures import is_ready
+from tests.end_to_end.test_records import NAMES
 
 pytestmark = pytest.mark.kafka
 
@@ -195,6 +198,33 @@ def test_a_refusal_that_invites_a_retry_does_not_take_the_key(
     refused = ask(platform.url, key, "paced", **{"headrace-timeout-ms": "1"})
     assert refused.status_code in {503, 504}
     assert ask(platform.url, key, "paced").status_code == 200
+
+
+def test_a_dead_letter_that_is_put_back_runs_under_its_key(platform: Platform) -> None:
+    """Once, however often it is put back."""
+    key = uuid4().hex
+    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
+
+    def moody(value: int, key: str = "") -> httpx.Response:
+        data = {"name": "X", "shape": [1, 1], "datatype": "INT64", "data": [value]}
+        headers = {"idempotency-key": key} if key else {}
+        return platform.post("moody/infer", {"inputs": [data]}, **headers)
+
+    def redriven() -> str:
+        (row,) = redrive_letters(connection, NAMES, [letter])
+        return row.fate
+
+    assert moody(5).status_code == 200
+    assert moody(-9, key).headers["headrace-reason"] == "model_error"
+    # No breaker opens over five failures in a row.
+    assert moody(5).status_code == 200
+    letters = list(read_letters(connection, NAMES, ["moody"], 0))
+    (letter,) = chosen(letters, keyed_id("default", "moody", key))
+    assert [redriven(), redriven()] == [Fate.SENT, Fate.REDRIVEN]
+    eventually(lambda: runs(platform, key, "moody") == 2)
+    assert moody(5).status_code == 200
+    assert moody(-9, key).headers["headrace-reason"] == "model_error"
+    assert runs(platform, key, "moody") == 2
 
 
 def test_a_cancelled_request_does_not_keep_its_key(platform: Platform) -> None:

@@ -250,6 +250,24 @@ DECODERS: list[RequestDecoder] = [
 ]
 
 
+def test_a_request_that_was_put_back_is_not_the_one_that_ended() -> None:
+    headers, value = INGRESS.encode(a_new_request(), EPOCH_US)
+
+    def asked(*letter: tuple[str, bytes]) -> Request:
+        return read(a_decoder(a_version()), a_record(value, dict([*headers, *letter])))
+
+    ended = asked()
+    first, second = (
+        asked(("inf-redriven", b"headrace.deadletters.m/0/%d" % offset))
+        for offset in (1, 2)
+    )
+    assert (ended.is_redriven, first.is_redriven) == (False, True)
+    assert ended.id == first.id == second.id
+    assert len({ended.key, first.key, second.key}) == 3
+    again = asked(("inf-redriven", b"headrace.deadletters.m/0/1"))
+    assert again.key == first.key
+
+
 def test_a_cancel_names_the_request_that_its_sender_wrote() -> None:
     request = a_new_request()
     decoder = a_decoder(a_version())

@@ -8,7 +8,8 @@ looks. A successor reads the kept answers of that while before it runs any such 
 Only final answers are remembered: an error that invites a retry ends those who wait,
 and the next request with the key runs. Who is told so may ask again before the former
 knows that the error was appended. So what is read after it was written joins nothing:
-it is the next one, and waits until the error is acked.
+it is the next one, and waits until the error is acked. What an operator has put back
+runs whatever its key was answered before, and its answer is then the key's.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Keys:
     def holds(self, entry: Entry, now_us: int) -> bool:
         """Whether an entry with a key, just read, is not to be run: not yet, or not at
         all."""
-        if not self._is_read or self._ledger.is_told(entry.request.key):
+        knows = self._is_read or entry.request.is_redriven
+        if not knows or self._ledger.is_told(entry.request.key):
             entry.keyed = Keyed.WAITING
             self._waiting.append(entry)
             return True
@@ -104,6 +106,8 @@ class Keys:
             self._remember(request_id, now_us, now_us)
 
     def _repeats(self, entry: Entry, now_us: int) -> bool:
+        if entry.request.is_redriven:
+            return False
         self.remember_settled(now_us)
         ended_us = self._ended_us.get(entry.request.id)
         if ended_us is None or ended_us <= now_us - self._limits.key_memory_us:

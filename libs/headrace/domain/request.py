@@ -61,7 +61,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     """Identity within a lane: tenant, id and address of an ingress's or a
-    publisher's request; topic, partition and offset of a hand-made record."""
+    publisher's request, and the dead letter that was put back by its record; topic,
+    partition and offset of a hand-made record."""
 
     id: str
     """``ce_id`` as sent; returned with the reply, never identity by itself."""
@@ -116,3 +117,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     body_sha256: str = ""
     """What an idempotency key stands for; empty: there is no key."""
+
+    is_redriven: bool = False
+    """Put back by an operator, to run whatever its id got before."""

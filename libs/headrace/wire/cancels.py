@@ -12,10 +12,14 @@ from headrace.wire import headers as names
 __all__ = ["cancel_headers", "identity"]
 
 
-def identity(tenant: str, request_id: str, reply_to: ReplyAddress | None) -> str:
-    """The key of a request that an ingress or a publisher wrote."""
+def identity(
+    tenant: str, request_id: str, reply_to: ReplyAddress | None, redriven: str = ""
+) -> str:
+    """The key of a request that an ingress or a publisher wrote. ``redriven``: the dead
+    letter that it was put back from, so that it does not join what ended so."""
     topic, partition = reply_to or ("", None)
-    return f"{tenant}/{request_id}@{topic}/{partition}"
+    key = f"{tenant}/{request_id}@{topic}/{partition}"
+    return f"{key}#{redriven}" if redriven else key
 
 
 def cancel_headers(

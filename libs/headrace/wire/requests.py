@@ -248,10 +248,11 @@ class RequestDecoder:
             return CancelRead(source, key, body_sha256)
         version = names.text(headers, names.VERSION)
         payload = self._payload(headers)
+        redriven = names.text(headers, names.REDRIVEN)
         made_by_us = names.made_by_us(headers)
         if made_by_us:
             contents = self._ours(headers, record.value, model, version, payload)
-            key = identity(tenant, request_id, reply_to)
+            key = identity(tenant, request_id, reply_to, redriven)
         else:
             contents = read_foreign(
                 record.value, model, version, self._version_of, payload
@@ -280,6 +281,7 @@ class RequestDecoder:
             client_id=contents.client_id,
             payload=contents.payload,
             body_sha256=body_sha256,
+            is_redriven=bool(redriven),
         )
         return RequestRead(request, overdue)
 

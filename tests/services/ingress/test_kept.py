@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +113,27 @@ def test_a_key_is_one_tenants_and_one_models() -> None:
         == 4
     )
     assert not is_keyed("01a22b92c67afa9bd78f018fe843b800")
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_an_error_is_made_good_by_the_success_of_a_request_put_back(
+    *, is_final: bool
+) -> None:
+    known = KeptAnswers(10, MEMORY_US)
+    key = Key("a", "1")
+    success = a_kept(1, 101)._replace(is_success=True)
+    assert known.add(key, a_kept(0, 100, is_final=is_final))
+    assert known.add(key, success)
+    assert known.find(key) == success
+    assert not known.add(key, a_kept(2, 102))
+    assert not known.add(key, a_kept(3, 103)._replace(is_success=True))
+
+
+def test_a_success_that_came_after_its_own_requests_error_is_too_late() -> None:
+    known = KeptAnswers(10, MEMORY_US)
+    key = Key("a", "1")
+    error = a_kept(0, 100)
+    late = a_kept(1, 101)._replace(is_success=True, asked=error.asked)
+    assert known.add(key, error)
+    assert not known.add(key, late)
+    assert known.find(key) == error
