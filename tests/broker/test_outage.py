@@ -30,7 +30,7 @@ from tests.broker.bench import (
 )
 from tests.freezing import freeze
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture

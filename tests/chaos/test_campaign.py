@@ -11,7 +11,7 @@ from tests.chaos.conftest import BUSY_GRACE_US, SEED
 from tests.chaos.faults import Fault, Kind
 from tests.chaos.stand import Stand
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 FAULTS = (
     Fault(Kind.FREEZE_WORKER, 0, 0.1, 1.3),

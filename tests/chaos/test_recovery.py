@@ -18,7 +18,7 @@ from tests.chaos.history import Ask, breaches, tally
 from tests.chaos.recovery import asking, watch
 from tests.chaos.stand import LANES, Stand
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 
 UNHURRIED_MS = 30_000
 """So that a machine with much else to do fails no request by its slowness."""

@@ -77,7 +77,6 @@ def test_closed_loops_have_no_arrivals() -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(240)
 def test_a_scenario_from_start_to_report(tmp_path: Path) -> None:
     scenario = tmp_path / "short.toml"
     scenario.write_text(SCENARIO, "utf-8")
