@@ -22,6 +22,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("same")
 
 
+STARTS_WITHIN_S = 240.0
+"""A broker, among the processes of others; alone, 3 s."""
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[str]:
     """The bootstrap address of a running broker, started when first asked for."""
@@ -29,7 +33,8 @@ def kafka() -> Iterator[str]:
     if elsewhere:
         yield elsewhere
         return
-    with EmbeddedKafka(KafkaSettings(), say=print) as running:
+    settings = KafkaSettings(start_timeout_s=STARTS_WITHIN_S)
+    with EmbeddedKafka(settings, say=print) as running:
         yield running.bootstrap_servers
 
 

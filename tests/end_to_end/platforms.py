@@ -30,7 +30,7 @@ from services.ctl.client import infer_request
 from services.ctl.running import Document, all_running
 from tests.freezing import freeze
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 240.0
 STOPS_WITHIN_S = 40.0
 BATCHES_HELD = 2
 """By a worker, of online requests."""

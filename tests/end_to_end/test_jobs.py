@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -35,6 +37,7 @@ from headrace.wire.jobs import JobCancel, JobProgress, JobSpec, JobState
 from services.ctl.cluster import Cluster
 from services.ctl.jobs import served_version
 from tests.end_to_end.platforms import Platform
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.kafka
 
@@ -148,9 +151,14 @@ class Killed(Exception):
     """Ends a publisher where it stands, with nothing said."""
 
 
-def kill_after(rows: int) -> Callable[[JobProgress], None]:
+def kill_after(rows: int, worker: int) -> Callable[[JobProgress], None]:
+    """The worker stands still from a death until the next publisher has begun, lest it
+    end the job in between."""
+
     def told(progress: JobProgress) -> None:
+        os.kill(worker, signal.SIGCONT)
         if progress.done >= rows:
+            freeze(worker)
             raise Killed
 
     return told
@@ -163,10 +171,14 @@ def test_a_publisher_that_was_killed_leaves_nothing_to_repeat(
     values = write_rows(source, 4000, 4, "X")
     site = put_job(platform, "quick", source, output, 8)
 
-    for rows in (1, 1200):
-        with pytest.raises(Killed):
-            run_job(site, kill_after(rows))
-        assert not output.exists()
+    worker = platform.pids("gpu_worker")[0]
+    try:
+        for rows in (1, 1200):
+            with pytest.raises(Killed):
+                run_job(site, kill_after(rows, worker))
+            assert not output.exists()
+    finally:
+        os.kill(worker, signal.SIGCONT)
     ended = run_job(site, nobody)
 
     assert (ended.state, ended.done, ended.failed) == (JobState.DONE, 4000, 0)
