@@ -24,6 +24,7 @@ from headrace.delivery.events import (
     PositionsFetched,
 )
 from headrace.errors import BusError
+from headrace.telemetry import get_log
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.messages import (
     Asked,
@@ -43,6 +44,9 @@ POLL_S = 0.02
 COMMIT_TIMEOUT_S = 1.0
 FETCH_TIMEOUT_S = 2.0
 ASK_AGAIN_US = 200_000
+UNANSWERED = 3
+"""So many questions in a row got no answer: the client that asks is made anew. One that
+met a broker in its start may believe for a minute that there is no such partition."""
 FATAL = "_FATAL"
 RELEASE_TIMEOUT_US = 2_500_000
 """Longest that a revoked lane holds up the group: 500 ms for what flies, 300 ms for
@@ -68,6 +72,7 @@ class Ownership(LeaderListener):
     ) -> None:
         self._inbox = inbox
         self._ranges = ranges
+        self._unanswered = 0
         self._status = status
         self._clock = clock
         self._questions: SimpleQueue[Question] = SimpleQueue()
@@ -162,9 +167,10 @@ class Ownership(LeaderListener):
                 return
             try:
                 positions = positions_of(leader, self._ranges, requests(), completions)
-            except BusError:
-                self._ask_again(ask)
+            except BusError as error:
+                self._ask_again(ask, error)
                 return
+            self._unanswered = 0
             self._answer(lane, term, positions)
 
         self._questions.put(ask)
@@ -181,9 +187,10 @@ class Ownership(LeaderListener):
             status = self._status
             try:
                 logs = self._ranges.log_ranges([completions, status], FETCH_TIMEOUT_S)
-            except BusError:
-                self._ask_again(ask)
+            except BusError as error:
+                self._ask_again(ask, error)
                 return
+            self._unanswered = 0
             ends = EndsFound(lane, term, logs[completions].end, logs[status].end)
             self._inbox.put(Channel.OWNERSHIP, ends)
 
@@ -235,7 +242,8 @@ class Ownership(LeaderListener):
         while not self._closing.is_set():
             try:
                 end = self._ranges.log_range(self._status, FETCH_TIMEOUT_S).end
-            except BusError:
+            except BusError as error:
+                self._count(error)
                 self._closing.wait(ASK_AGAIN_US / 1e6)
             else:
                 self._inbox.put(Channel.OWNERSHIP, MemberFenced(end))
@@ -256,8 +264,16 @@ class Ownership(LeaderListener):
         for _ in range(self._questions.qsize()):
             self._questions.get()(self._leader)
 
-    def _ask_again(self, question: Question) -> None:
+    def _ask_again(self, question: Question, error: BusError) -> None:
+        self._count(error)
         self._later.append((self._clock.now_us() + ASK_AGAIN_US, question))
+
+    def _count(self, error: BusError) -> None:
+        self._unanswered += 1
+        if self._unanswered >= UNANSWERED:
+            self._unanswered = 0
+            get_log().warning("read.failed", thread="leader", text=str(error))
+            self._ranges.restart()
 
 
 def positions_of(

@@ -223,6 +223,8 @@ class Archive:
                 # A client without a broker says so of any partition.
                 (one,) = asked
                 if one.partition < self._admin.partitions(one.topic, LOG_TIMEOUT_S):
+                    # It may say so for a minute; a new one asks anew.
+                    self._reader.restart()
                     raise
                 return {}
         half = len(asked) // 2
