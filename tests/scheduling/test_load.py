@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.domain import DUE_WITHIN_US, Reason, Refuse
+from headrace.domain import DUE_WITHIN_US, Priority, Reason, Refuse
 from headrace.scheduling import SchedulingSettings
-from tests.scheduling.scenes import MS, Desk, a_request, a_version
+from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
 
 def served(desk: Desk, shape: str, run_ms: int, *, requests: int, now_us: int) -> int:
@@ -112,6 +112,21 @@ def test_who_finds_a_queue_full_is_told_when_it_is_worked_off() -> None:
 
     # Eight rows, of which four take 5 s.
     assert (refused.reason, refused.retry_after_us) == (Reason.QUEUE_FULL, 10_000 * MS)
+
+
+def test_bulk_takes_no_room_from_online_requests() -> None:
+    desk = Desk(settings=SchedulingSettings(queue_requests_max=2))
+    desk.arrive(*(a_request(priority=Priority.BULK, limit_us=None) for _ in range(9)))
+    desk.arrive(a_request(), a_request(), a_request(key="third"))
+
+    refused = [each for each in desk.tick() if isinstance(each, Refuse)]
+
+    assert [(keys(each), each.reason) for each in refused] == [
+        (["third"], Reason.QUEUE_FULL)
+    ]
+    desk.finish(now_us=50 * MS)
+    desk.arrive(a_request(at_us=50 * MS), now_us=50 * MS)
+    assert not any(isinstance(each, Refuse) for each in desk.tick(50 * MS))
 
 
 def test_the_shares_are_told() -> None:

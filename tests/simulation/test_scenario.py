@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections import ChainMap
 from pathlib import Path
 
 import pytest
 
+from headrace import simulation
 from headrace.domain import Priority
 from headrace.errors import SetupError
 from headrace.simulation import Scenario, Stream, read_scenario, simulate
@@ -251,3 +254,21 @@ def test_a_run_without_requests_is_refused() -> None:
     told = {"models": [{"name": "m"}], "streams": [{"rate": 0.05}]}
     with pytest.raises(ValueError, match=r"0.5 requests would arrive in 10 s: raise"):
         Scenario.model_validate(told)
+
+
+def test_the_readme_shows_every_key_in_a_scenario_that_runs(tmp_path: Path) -> None:
+    told = Path(simulation.__file__).with_name("README.md").read_text()
+    text = told.split("```toml\n")[1].split("```")[0]
+    scenario = read(tmp_path, text)
+    written = tomllib.loads(text)
+    sections = [
+        *((written, Scenario), (written["pool"], type(scenario.pool))),
+        (written["pool"]["losses"][0], type(scenario.pool.losses[0])),
+        (dict(ChainMap(*written["models"])), type(scenario.models[0])),
+        (dict(ChainMap(*written["streams"])), type(scenario.streams[0])),
+    ]
+
+    for section, model in sections:
+        assert set(section) == set(model.model_fields)
+    summary, _ = simulate(scenario.model_copy(update={"seconds": 1.0}))
+    assert summary.goodput > 0

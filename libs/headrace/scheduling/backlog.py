@@ -103,12 +103,12 @@ class Backlog:
             return Refuse(request, Reason.INVALID, text)
         if line is None:
             line = self._new_line(request, name, served)
-        count = line.counts.get(request.tenant, 0)
-        online = request.deadline_us is not None
-        if online and count >= self._settings.queue_requests_max:
-            text = f"{count} requests of the tenant wait already"
-            return Refuse(request, Reason.QUEUE_FULL, text, line.drain_us())
-        line.counts[request.tenant] = count + 1
+        if request.deadline_us is not None:
+            count = line.counts.get(request.tenant, 0)
+            if count >= self._settings.queue_requests_max:
+                text = f"{count} requests of the tenant wait already"
+                return Refuse(request, Reason.QUEUE_FULL, text, line.drain_us())
+            line.counts[request.tenant] = count + 1
         self._seq += 1
         entry = line.queue.push(request, self._seq)
         self._waiting[request.key] = (line, entry)
@@ -134,10 +134,11 @@ class Backlog:
             request = entry.request
             del self._waiting[request.key]
             gone[request.tenant] = gone.get(request.tenant, 0) + 1
+            if request.deadline_us is not None:
+                line.counts[request.tenant] -= 1
         for tenant, count in gone.items():
             self._tenants.dequeued(tenant, count)
-            line.counts[tenant] -= count
-            if not line.counts[tenant]:
+            if not line.counts.get(tenant, 1):
                 del line.counts[tenant]
         for priority in line.queue.remove(entries):
             if line.queue.bands[priority]:

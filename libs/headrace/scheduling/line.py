@@ -47,7 +47,7 @@ class Line:
         """When the last online batch left."""
 
         self.counts: dict[str, int] = {}
-        """Requests that wait here, by tenant."""
+        """Requests with a time limit that wait here, by tenant."""
 
         self.serve(served)
 
