@@ -107,9 +107,12 @@ class Admission:
         priority: Priority,
         rows: int,
         deadline_us: int,
+        *,
+        tenant: str,
     ) -> None:
         self.verdict += 1
-        self._door.admitted(lane, destination.price, priority, rows, deadline_us)
+        price = destination.price
+        self._door.admitted(lane, price, priority, rows, deadline_us, tenant=tenant)
 
     def answered(self, model: str, latencies_us: list[int], in_flight: int) -> None:
         self._door.answered(model, latencies_us, in_flight)

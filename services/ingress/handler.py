@@ -434,4 +434,5 @@ class Handler:
             exchange.priority,
             parsed.key.rows,
             deadline_us,
+            tenant=exchange.tenant,
         )

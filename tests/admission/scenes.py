@@ -67,8 +67,10 @@ def admit(
     limit_ms: int = 100,
     priority: Priority = Priority.STANDARD,
     now_us: int = 0,
+    tenant: str = "default",
 ) -> None:
-    door.admitted(0, PRICE, priority, rows, now_us + limit_ms * MS)
+    deadline_us = now_us + limit_ms * MS
+    door.admitted(0, PRICE, priority, rows, deadline_us, tenant=tenant)
 
 
 def due(load: Load, **ms_by_limit: int) -> Load:

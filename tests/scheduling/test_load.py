@@ -114,6 +114,21 @@ def test_who_finds_a_queue_full_is_told_when_it_is_worked_off() -> None:
     assert (refused.reason, refused.retry_after_us) == (Reason.QUEUE_FULL, 10_000 * MS)
 
 
+def test_the_room_of_tenants_who_have_little_left_is_told() -> None:
+    desk = Desk(settings=SchedulingSettings(queue_requests_max=4))
+    desk.arrive(a_request(tenant="a"), a_request(tenant="b"))
+    assert told_room(desk) == {}
+    desk.arrive(*(a_request(tenant="a") for _ in range(2)))
+    desk.arrive(a_request(tenant="b", limit_us=None))
+    assert told_room(desk) == {"a": 1}
+    desk.arrive(a_request(tenant="a"), a_request(tenant="b"))
+    assert told_room(desk) == {"a": 0, "b": 2}
+
+    # Nobody knows of what shape the next request is.
+    desk.arrive(*(a_request(tenant="b", shape="other") for _ in range(3)))
+    assert told_room(desk) == {"b": 2}
+
+
 def test_bulk_takes_no_room_from_online_requests() -> None:
     desk = Desk(settings=SchedulingSettings(queue_requests_max=2))
     desk.arrive(*(a_request(priority=Priority.BULK, limit_us=None) for _ in range(9)))
@@ -142,3 +157,8 @@ def told(desk: Desk, now_us: int) -> dict[int | None, int]:
     bounds = [*DUE_WITHIN_US, None]
     classes = zip(bounds, queue.due_us, strict=False)
     return {bound: round(us / row_us) for bound, us in classes if us}
+
+
+def told_room(desk: Desk) -> dict[str, int]:
+    (price,) = desk.former.load(0).prices
+    return price.room

@@ -35,6 +35,8 @@ STEP_US = 1_000
 
 VERDICTS_KEPT = 1024
 
+FULL = "as many requests of the tenant wait for the model as may (queue_requests_max)"
+
 SHARE_BATCHES = 2
 """A priority that waits for its guaranteed share has a full batch for it, even if half
 of its requests are given up before the share has come."""
@@ -115,10 +117,13 @@ class Door:
         deadline_us = now_us + limit_us
         best: tuple[int, int, Price, int, Lane] | None = None
         blind: int | None = None
+        full: Lane | None = None
         for lane in lanes:
             known = self._lanes.get(lane)
             if known is None or now_us - known.heard_us > self._load_age_us_max:
                 blind = lane
+            elif priority is not Priority.BULK and known.is_full(key, tenant):
+                full = known
             elif known.slots:
                 # In whole steps, so that the same few verdicts answer a flood.
                 ahead_us = known.ahead_us(priority, deadline_us)
@@ -142,6 +147,9 @@ class Door:
             return Admitted(lane) if denied is None else denied
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
+        if full is not None:
+            waits_us = _steps(full.waits_us(full.all_us(priority), now_us))
+            return Denied(Reason.QUEUE_FULL, FULL, waits_us)
         text = "no worker can be sent to"
         return Denied(Reason.NO_CAPACITY, text, self._load_age_us_max)
 
@@ -200,12 +208,22 @@ class Door:
         return Denied(Reason.OVERLOADED, text, lag_us)
 
     def admitted(
-        self, lane: int, price: Price, priority: Priority, rows: int, deadline_us: int
+        self,
+        lane: int,
+        price: Price,
+        priority: Priority,
+        rows: int,
+        deadline_us: int,
+        *,
+        tenant: str,
     ) -> None:
         """A request was sent into ``lane``: what is due after it waits for it."""
         known = self._lanes.get(lane)
         if known is not None:
-            told = known.prices.get((price.model, price.version), price)
+            key = price.model, price.version
+            told = known.prices.get(key, price)
+            if priority is not Priority.BULK:
+                known.enter(key, tenant, self.ingresses)
             known.send(priority, deadline_us, rows * told.row_us * self.ingresses)
 
     def answered(self, model: str, latencies_us: Iterable[int], in_flight: int) -> None:

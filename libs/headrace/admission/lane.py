@@ -48,6 +48,8 @@ class Lane:
         """Asked for lately, for each slot."""
 
         self.shares = list(NO_SHARES)
+        self._room: dict[tuple[str, str, str], int] = {}
+        """Requests that still may wait of a model version's tenants who have few."""
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
         self.slots = load.slots
@@ -56,6 +58,11 @@ class Lane:
         self.heavy = frozenset(load.heavy)
         self.shares = [*load.shares, *NO_SHARES][: len(Priority)]
         self.prices = {(each.model, each.version): each for each in load.prices}
+        self._room = {
+            (each.model, each.version, tenant): left
+            for each in load.prices
+            for tenant, left in each.room.items()
+        }
         self.versions = len(load.prices) / load.slots if load.slots else 0.0
         self._due_us = [[0.0] * CLASSES for _ in Priority]
         for queue in load.queues:
@@ -84,6 +91,14 @@ class Lane:
             due_us[later] += device_us
         for less_urgent in _LESS_URGENT[priority]:
             self._urgent_us[less_urgent] += device_us
+
+    def enter(self, key: tuple[str, str], tenant: str, count: int) -> None:
+        if self._room and (place := (*key, tenant)) in self._room:
+            self._room[place] -= count
+
+    def is_full(self, key: tuple[str, str], tenant: str) -> bool:
+        """Whether as many of the tenant's requests wait as may."""
+        return bool(self._room) and self._room.get((*key, tenant), 1) <= 0
 
     def ahead_us(self, priority: Priority, deadline_us: int) -> float:
         """Work that is done before a request's, as the earliest deadline goes first

@@ -57,6 +57,10 @@ class Price(msgspec.Struct, frozen=True):
     one_us: Microseconds
     """Bound of the run time of one row alone: a shorter time limit is unattainable."""
 
+    room: dict[str, Count] = {}
+    """Tenants of whom at least half as many online requests wait as may, whatever
+    their shape, and how many more may."""
+
 
 class Load(msgspec.Struct, frozen=True):
     """A lane's work at an instant. Device times add over all of its slots."""

@@ -242,6 +242,7 @@ class Backlog:
                 row_us=row_us,
                 batch_us=line.times.bound(line.times.nearly_as_cheap(largest)),
                 one_us=self._one_us(line, now_us),
+                room=self._room(line),
             )
             offers.setdefault((key.model, key.version), []).append(offer)
             for priority in Priority:
@@ -252,6 +253,16 @@ class Backlog:
                     queues[name] = added(queues.get(name), more)
         prices = [price(*name, shapes) for name, shapes in offers.items()]
         return list(queues.values()), prices
+
+    def _room(self, line: Line) -> dict[str, int]:
+        most = self._settings.queue_requests_max
+        if 2 * len(line.queue) < most:
+            return {}
+        return {
+            tenant: max(most - count, 0)
+            for tenant, count in line.counts.items()
+            if 2 * count >= most
+        }
 
     @staticmethod
     def _one_us(line: Line, now_us: int) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from heapq import nsmallest
 from itertools import zip_longest
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +15,10 @@ from headrace.domain import Price, QueueLoad
 __all__ = ["Offer", "added", "price"]
 
 
+ROOM_TOLD_MAX = 64
+"""Tenants whose room is told, those with the least; the former refuses the others."""
+
+
 class Offer(NamedTuple):
     """What a row costs in one of a version's shapes, and how much it is asked for."""
 
@@ -19,6 +26,8 @@ class Offer(NamedTuple):
     row_us: float
     batch_us: int
     one_us: int
+    room: Mapping[str, int]
+    """Of tenants who have less than half of it left."""
 
 
 def added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
@@ -51,4 +60,15 @@ def price(model: str, version: str, shapes: list[Offer]) -> Price:
         row_us=int(sum(shape.weight * shape.row_us for shape in shapes) / total),
         batch_us=int(sum(shape.weight * shape.batch_us for shape in shapes) / total),
         one_us=min(shape.one_us for shape in shapes),
+        room=_room(shapes),
     )
+
+
+def _room(shapes: list[Offer]) -> dict[str, int]:
+    """Of tenants who have little in every shape: any may be the next one's."""
+    found = {
+        tenant: max(shape.room[tenant] for shape in shapes)
+        for tenant in shapes[0].room
+        if all(tenant in shape.room for shape in shapes)
+    }
+    return dict(nsmallest(ROOM_TOLD_MAX, found.items(), key=itemgetter(1)))

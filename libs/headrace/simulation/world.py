@@ -252,8 +252,11 @@ class World:
         )
         if isinstance(verdict, Admitted):
             deadline_us = self._now_us + kind.limit_us
-            door.admitted(verdict.lane, price, kind.priority, kind.rows, deadline_us)
-            return self._lanes[verdict.lane]
+            lane = verdict.lane
+            door.admitted(
+                lane, price, kind.priority, kind.rows, deadline_us, tenant=kind.tenant
+            )
+            return self._lanes[lane]
         tallies.refused[verdict.reason] += 1
         return None
 

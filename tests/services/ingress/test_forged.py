@@ -93,6 +93,7 @@ LOADED = {
                 "row_us": NUMBERS,
                 "batch_us": NUMBERS,
                 "one_us": NUMBERS,
+                "room": st.dictionaries(NAMES, NUMBERS, max_size=2),
             }
         ),
         max_size=2,
@@ -158,7 +159,7 @@ def test_an_announcement_stops_neither_an_ingress_nor_a_former(
         pass
     else:
         assert isinstance(destination.parser, RequestParser)
-        admission.sent(0, destination, Priority.STANDARD, 1, 1_000)
+        admission.sent(0, destination, Priority.STANDARD, 1, 1_000, tenant="t")
     for served in catalog.served():
         former.handle(VersionChanged(served), 0)
         former.handle(Arrived(a_request()), 0)
@@ -195,7 +196,9 @@ def test_a_heartbeat_stops_no_ingress(
     lanes = frozenset(fleet.router.lanes)
     destination = Destination(served, a_parser(served), lanes, price)
     for priority in Priority:
-        admission.sent(said.lanes[0].lane, destination, priority, 8, 5_000_001)
+        admission.sent(
+            said.lanes[0].lane, destination, priority, 8, 5_000_001, tenant="t"
+        )
         admission.decide(
             destination,
             priority,
