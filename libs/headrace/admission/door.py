@@ -145,6 +145,18 @@ class Door:
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
             return Admitted(lane) if denied is None else denied
+        return self._unseen(blind, full, price, priority, in_flight, now_us)
+
+    def _unseen(  # noqa: PLR0913, PLR0917 - what there is to go by
+        self,
+        blind: int | None,
+        full: Lane | None,
+        price: Price,
+        priority: Priority,
+        in_flight: int,
+        now_us: int,
+    ) -> Admitted | Denied:
+        """The verdict where no lane tells how long a request would wait in it."""
         if blind is not None:
             return self._blindly(blind, price.model, in_flight)
         if full is not None:
