@@ -147,7 +147,7 @@ class Door:
             return Admitted(lane) if denied is None else denied
         return self._unseen(blind, full, price, priority, in_flight, now_us)
 
-    def _unseen(  # noqa: PLR0913, PLR0917 - what there is to go by
+    def _unseen(
         self,
         blind: int | None,
         full: Lane | None,
