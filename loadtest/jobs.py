@@ -59,6 +59,7 @@ __all__ = ["main"]
 
 SCENARIO: Final = Path(__file__).with_name("jobs.toml")
 INPUT: Final = "X"
+OUTPUT: Final = "out.parquet"
 WIDTH: Final = 64
 GROUP_ROWS: Final = 65_536
 WARM_UP_S: Final = 6.0
@@ -67,6 +68,7 @@ CLOSE: Final = 1e-4
 
 
 class Throughput(BaseModel, frozen=True, extra="forbid"):
+    rounds: PositiveInt
     max_batch: PositiveInt
     connections: PositiveInt
     http_seconds: PositiveFloat
@@ -146,6 +148,8 @@ def _options() -> argparse.Namespace:
 
 
 def _throughput(numbers: Numbers, rows: int) -> Iterator[Finding]:
+    """Both kinds by turns on one platform, first on its fresh log and then on what
+    that has warmed up: of a cold one each is slower, the first one most."""
     asked = numbers.throughput
     with at_work(_put_digits(asked.max_batch)) as site:
         rows_of = _write_rows(site.folder / "in.parquet", rows)
@@ -156,23 +160,35 @@ def _throughput(numbers: Numbers, rows: int) -> Iterator[Finding]:
             models.prepare_row(stream, INPUT, rows_of[place : place + 1], b"")
             for place in range(WIDTH)
         ]
-        answered = 0.0
-        for seconds in (WARM_UP_S, asked.http_seconds):
-            sent = _stream(site, stream, prepared, seconds, capacity=1.0)
-            (records,) = send(site.generator, [sent])
-            answered = figures_of(
-                records, "digits", sent_s=seconds, slo_ms=1e6, last_step_s=None
-            ).answered
+        ratios = []
         with watched(site) as watch:
-            process = submit(site, "fast", "digits")
-            watch.publisher = process.pid
-            ended(process)
-        rate = rate_of(site.job("fast"))
-        ratio = rate / max(answered, 1e-9)
-        found = f"{rate:,.0f} and {answered:,.0f}/s = {ratio:.1f}x"
+            for number in range(1 + asked.rounds):
+                sent = _stream(site, stream, prepared, asked.http_seconds, capacity=1.0)
+                (records,) = send(site.generator, [sent])
+                answered = figures_of(
+                    records,
+                    "digits",
+                    sent_s=asked.http_seconds,
+                    slo_ms=1e6,
+                    last_step_s=None,
+                ).answered
+                (site.folder / OUTPUT).unlink(missing_ok=True)
+                process = submit(site, f"fast{number}", "digits")
+                watch.publisher = process.pid
+                ended(process)
+                rate = rate_of(site.job(f"fast{number}"))
+                ratios.append(rate / max(answered, 1e-9))
+                yield Finding(
+                    f"rows of job {number} and single requests",
+                    f"{rate:,.0f} and {answered:,.0f}/s = {ratios[-1]:.1f}x",
+                    "" if number else "of a fresh log",
+                    is_met=True,
+                )
+        warm = float(np.median(ratios[1:]))
         target = f">= {asked.of_http:g}x"
-        figure = "rows of the job and single requests"
-        yield Finding(figure, found, target, ratio >= asked.of_http)
+        yield Finding(
+            "of the warm ones, median", f"{warm:.1f}x", target, warm >= asked.of_http
+        )
         yield from _memory(numbers, watch)
         yield _checked(site, rows_of)
 
@@ -318,7 +334,7 @@ def _put_simulated(asked: Beside) -> Callable[[Path], None]:
 
 def _echoed(site: Site, rows: npt.NDArray[np.float32]) -> Finding:
     """A simulated accelerator says what it was told."""
-    table = parquet.read_table(site.folder / "out.parquet")
+    table = parquet.read_table(site.folder / OUTPUT)
     right = 0
     if table.num_rows == len(rows):
         is_right = (_matrix(table["x.out"]) == rows).all(axis=1)
@@ -358,7 +374,7 @@ def _write_rows(path: Path, rows: int, column: str = INPUT) -> npt.NDArray[np.fl
 
 def _checked(site: Site, rows: npt.NDArray[np.float32]) -> Finding:
     """Every row of the output against the model itself."""
-    table = parquet.read_table(site.folder / "out.parquet")
+    table = parquet.read_table(site.folder / OUTPUT)
     session = onnxruntime.InferenceSession(
         site.folder / "models" / "digits" / "1" / "model.onnx",
         providers=["CPUExecutionProvider"],

@@ -156,7 +156,12 @@ def _values(raw: bytes, datatype: Datatype) -> pa.Array:
         wide = np.frombuffer(raw, "<u2").astype("<u4") << 16
         return pa.array(wide.view("<f4"))
     found = np.frombuffer(raw, DTYPES[datatype])
-    return pa.array(found.astype("<f4") if datatype is Datatype.FP16 else found)
+    if datatype is Datatype.BOOL:
+        return pa.array(found)
+    wide = found.astype("<f4") if datatype is Datatype.FP16 else found
+    # pa.array() would load all of numpy.ma, which takes as long as some thousand rows.
+    kind = pa.from_numpy_dtype(wide.dtype)
+    return pa.Array.from_buffers(kind, len(wide), [None, pa.py_buffer(wide)])
 
 
 def _nested(

@@ -38,7 +38,9 @@ class JobWriter:
 
     def __init__(self, connection: KafkaConnection, topics: Topics) -> None:
         self._topic = topics.control_jobs
-        self._producer = KafkaProducer(connection, ProducerSettings(timeout_ms=SEND_MS))
+        # Each write is waited for, so a record may lie there twice, but never late.
+        settings = ProducerSettings(timeout_ms=SEND_MS, idempotent=False)
+        self._producer = KafkaProducer(connection, settings)
 
     def write(self, value: JobSpec | JobProgress | JobCancel) -> int:
         """Wait until the log has it; its log time."""
