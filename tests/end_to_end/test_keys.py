@@ -15,7 +15,7 @@ import pytest
 from headrace.broker import KafkaConnection, records_since
 from headrace.wire import keyed_id
 from services.ctl.deadletters import redrive_letters
-from services.ctl.letters import Fate, chosen, read_letters
+from services.ctl.letters import Fate, Letter, chosen, read_letters
 from tests.end_to_end.platforms import Platform, eventually
 from tests.end_to_end.test_failures import is_ready
 from tests.end_to_end.test_records import NAMES
@@ -210,6 +210,10 @@ def test_a_dead_letter_that_is_put_back_runs_under_its_key(platform: Platform) -
         headers = {"idempotency-key": key} if key else {}
         return platform.post("moody/infer", {"inputs": [data]}, **headers)
 
+    def letters() -> list[Letter]:
+        written = list(read_letters(connection, NAMES, ["moody"], 0))
+        return chosen(written, keyed_id("default", "moody", key))
+
     def redriven() -> str:
         (row,) = redrive_letters(connection, NAMES, [letter])
         return row.fate
@@ -218,8 +222,9 @@ def test_a_dead_letter_that_is_put_back_runs_under_its_key(platform: Platform) -
     assert moody(-9, key).headers["headrace-reason"] == "model_error"
     # No breaker opens over five failures in a row.
     assert moody(5).status_code == 200
-    letters = list(read_letters(connection, NAMES, ["moody"], 0))
-    (letter,) = chosen(letters, keyed_id("default", "moody", key))
+    # Its answer may be there a moment before its letter is.
+    eventually(lambda: len(letters()) > 0)
+    (letter,) = letters()
     assert [redriven(), redriven()] == [Fate.SENT, Fate.REDRIVEN]
     eventually(lambda: runs(platform, key, "moody") == 2)
     assert moody(5).status_code == 200
