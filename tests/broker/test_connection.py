@@ -2,7 +2,16 @@ import logging
 
 import pytest
 
-from headrace.broker import KafkaConnection, KafkaProducer, KafkaReader, TopicPartition
+from headrace.broker import (
+    Delivery,
+    KafkaConnection,
+    KafkaProducer,
+    KafkaReader,
+    ProducerSettings,
+    TopicPartition,
+)
+from headrace.embedded.ports import free_port
+from headrace.errors import BusTimeout
 
 
 def test_a_broker_that_is_away_does_not_flood_the_log(
@@ -32,3 +41,16 @@ def test_that_a_producer_asks_again_for_its_number_is_no_warning(
     assert [record.getMessage() for record in caplog.records] == [
         "GETPID [p-1] Not authorized"
     ]
+
+
+def test_a_record_that_never_had_a_partition_fails_like_any_other() -> None:
+    """Its key was to choose one, and the log was away from the start."""
+    connection = KafkaConnection(f"127.0.0.1:{free_port('127.0.0.1')}", "test")
+    producer = KafkaProducer(connection, ProducerSettings(timeout_ms=100))
+    ended: list[Delivery] = []
+    producer.produce("t", -1, b"", key=b"k", on_delivery=ended.append)
+    producer.flush(10)
+
+    (delivery,) = ended
+    assert delivery.partition == -1
+    assert isinstance(delivery.error, BusTimeout)

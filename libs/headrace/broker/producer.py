@@ -130,7 +130,10 @@ def _report_to(
     def report(error: KafkaError | None, record: confluent_kafka.Message) -> None:
         topic, partition = record.topic(), record.partition()
         assert topic is not None
-        assert partition is not None
+        if partition is None:
+            # It failed before its key could choose one: the log was away.
+            assert error is not None
+            partition = -1
         if error is not None:
             failure = bus_error(error, f"produce to {topic} [{partition}]")
             on_delivery(Delivery(topic, partition, -1, 0, failure))
