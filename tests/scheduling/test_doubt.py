@@ -70,3 +70,25 @@ def test_in_doubt_a_request_still_ends_at_its_deadline() -> None:
         now_us += 20 * MS
 
     assert len(ended) == 9
+
+
+def test_requests_that_wait_too_long_cast_no_doubt_on_run_times() -> None:
+    desk = Desk(a_version(max_batch=1))
+    desk.arrive(*(a_request(limit_us=10_000 * MS) for _ in range(2)))
+    desk.tick()
+    now_us = 5 * MS
+    desk.tick(now_us)
+    assert len(desk.held[0]) == 2  # the worker stands still with them
+    while now_us < 1_500 * MS:
+        desk.arrive(a_request(at_us=now_us, limit_us=50 * MS), now_us=now_us)
+        now_us += 49 * MS
+        (refused,) = desk.tick(now_us)
+        assert isinstance(refused, Refuse)
+    desk.arrive(a_request(key="late", at_us=now_us, limit_us=50 * MS), now_us=now_us)
+    now_us += 49 * MS
+
+    desk.finish(now_us=now_us)
+
+    (decision,) = desk.tick(now_us)
+    assert isinstance(decision, Refuse)
+    assert keys(decision) == ["late"]

@@ -30,7 +30,11 @@ def drop_certain(
             return
         if start_us <= backlog.last_start_us(line, head):
             return
-        if head.deadline_us > now_us and not line.times.may_judge(now_us):
+        if (
+            head.deadline_us > now_us
+            and _takes_most(line, head)
+            and not line.times.may_judge(now_us)
+        ):
             backlog.watch_expiry(line, priority)
             return
         backlog.remove(line, [head])
@@ -57,3 +61,9 @@ def _missed(
         return Refuse(request, Reason.NO_CAPACITY, text, line.drain_us())
     text = backlog.shortfall(line, entry, start_us, now_us)
     return Refuse(request, Reason.DEADLINE_UNATTAINABLE, text)
+
+
+def _takes_most(line: Line, entry: Entry) -> bool:
+    """Whether it is its run that makes it hopeless, not what it has waited for."""
+    limit_us = entry.deadline_us - entry.request.arrived_us
+    return 2 * line.times.expected(entry.request.rows) > limit_us
