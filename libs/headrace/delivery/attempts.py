@@ -72,6 +72,15 @@ class Toll(Enum):
         return Toll.BEHIND if self is Toll.WORKER else self
 
 
+_WHY = {
+    Toll.NOTHING: "nothing was tried",
+    Toll.ATTEMPT: "its worker does not have it",
+    Toll.WORKER: "its worker was lost",
+    Toll.BEHIND: "its worker was lost",
+    Toll.LAPSE: "its run took too long",
+}
+
+
 class Failed(NamedTuple):
     """A member that flies in a batch which is done, without a result for it."""
 
@@ -281,7 +290,7 @@ class Attempts:
         *,
         group: str = "",
         avoid: int | None = None,
-        why: str = "its worker was lost",
+        why: str = "",
         last: Reason = Reason.ATTEMPTS_EXHAUSTED,
     ) -> None:
         """A flying entry gets another attempt, or its verdict; ``last``: the reason of
@@ -306,6 +315,9 @@ class Attempts:
         if is_last and not entry.is_alone and (is_lost or toll is Toll.LAPSE):
             # Its company may be to blame.
             entry.suspect, is_last = True, False
+        if is_last and toll is Toll.LAPSE:
+            return  # nothing is left to try elsewhere, and its worker may say more
+        why = why or _WHY[toll]
         is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
         if is_last or is_killer:
             killed = is_lost and entry.suspect
@@ -331,6 +343,18 @@ class Attempts:
             self._back_off(entry, now_us, is_longest=not is_afforded)
         else:
             self.enqueue(entry, now_us)
+
+    def lost(self, entry: Entry, now_us: int) -> None:
+        """The worker was lost with which its lease had lapsed before."""
+        entry.losses += 1
+        is_queued = entry.state is EntryState.QUEUED
+        if is_queued and entry.losses >= self._limits.losses_max:
+            if self._is_open:
+                self.tell(Withdrawn(entry.request.key), now_us)
+            text = f"{entry.losses} workers were lost with it"
+            self._verdicts.fail(entry, Reason.CRASH, text)
+        elif entry.losses >= LOSSES_TO_SUSPECT:
+            self.crashed(entry, now_us)
 
     def put_back(self, entry: Entry) -> None:
         entry.state = EntryState.QUEUED

@@ -18,7 +18,15 @@ UNKNOWN = -1
 class Flight:
     """A batch that a slot holds, as far as we know."""
 
-    __slots__ = ("batch", "is_lapsed", "lease_at_us", "members", "p99_us", "write")
+    __slots__ = (
+        "batch",
+        "is_lapsed",
+        "is_lost",
+        "lease_at_us",
+        "members",
+        "p99_us",
+        "write",
+    )
 
     @property
     def is_suspect(self) -> bool:
@@ -35,6 +43,8 @@ class Flight:
         self.p99_us = p99_us
         self.lease_at_us = 0
         self.is_lapsed = False
+        self.is_lost = False
+        """Its worker was lost with it, and its members have been told."""
 
 
 class Slot:

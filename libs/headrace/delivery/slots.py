@@ -381,9 +381,13 @@ class Slots:
     def _retry(
         self, slot: Slot, flight: Flight, now_us: int, toll: Toll = Toll.WORKER
     ) -> None:
+        is_news = toll is Toll.WORKER and not flight.is_lost
+        flight.is_lost |= is_news
         for entry in flight.members:
             if entry.flies_in(flight.batch):
                 self._attempts.retry(entry, now_us, toll, avoid=slot.number)
+            elif is_news:
+                self._attempts.lost(entry, now_us)
 
     def _lapse(
         self, slot: Slot, flights: list[Flight], now_us: int, toll: Toll
