@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.domain import Datatype, ModelState, Reason, ServedVersion, TensorSpec
@@ -400,6 +400,15 @@ async def _unsupported(_request: Request) -> Response:
     )
 
 
+def _methods(request: Request) -> str:
+    """Of all routes of its path: the router names those of the first alone."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
+
+
 def _not_served(request: Request, error: HTTPException) -> Refusal:
     """In place of the router's words."""
     text, fields = error.detail, b""
@@ -410,7 +419,7 @@ def _not_served(request: Request, error: HTTPException) -> Refusal:
             "/config and /stats"
         )
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {})["Allow"]
+        allowed = _methods(request)
         text = f"this path takes {allowed}, not {request.method}"
         fields = b"allow: %b\r\n" % allowed.encode()
     return refuse(Reason.INVALID, text, status=error.status_code, fields=fields)

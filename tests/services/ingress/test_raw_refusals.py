@@ -92,10 +92,19 @@ def test_a_body_that_does_not_come_is_answered_with_a_reason(
     assert "error" in json.loads(answer.body)
 
 
-def test_a_path_takes_what_its_answer_allows(ingress: IngressProcess) -> None:
-    answer = ask(ingress, a_get(PATH))
-    assert answer.headers["allow"] == "POST"
-    assert answer.error == "this path takes POST, not GET"
+@pytest.mark.parametrize(
+    ("request_", "allowed"),
+    [
+        (a_get(PATH), "POST"),
+        (a_get("/v2/requests/x", method="PUT"), "DELETE, GET, HEAD"),
+    ],
+)
+def test_a_path_takes_what_its_answer_allows(
+    ingress: IngressProcess, request_: bytes, allowed: str
+) -> None:
+    answer = ask(ingress, request_)
+    assert answer.headers["allow"] == allowed
+    assert f"this path takes {allowed}, not " in answer.body.decode()
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/v2/models/x/infer", "/v2"])
