@@ -293,8 +293,7 @@ class Attempts:
         why: str = "",
         last: Reason = Reason.ATTEMPTS_EXHAUSTED,
     ) -> None:
-        """A flying entry gets another attempt, or its verdict; ``last``: the reason of
-        that.
+        """A flying entry gets another attempt, or its verdict, for ``last`` at least.
 
         Whether the time left is enough for one is the scheduler's to say, which
         refuses what cannot make its deadline.
