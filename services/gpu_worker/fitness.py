@@ -12,7 +12,7 @@ from headrace.delivery import Fitness, Ran, Remedy
 from headrace.delivery.worker_decisions import WorkerExit
 from headrace.domain import ModelState
 from headrace.errors import ModelRefused
-from headrace.runtime import FailureKind
+from headrace.runtime import FailureKind, RunFailed
 from headrace.telemetry import Log
 from headrace.wire import Announcement
 from services.gpu_worker.jobs import Job, Runnable
@@ -58,11 +58,18 @@ class FitnessWatch:
         how = _RAN.get(failure)
         if how is None:
             return None
+        rows = sum(job.batch.rows)
+        is_out = how is Ran.OUT_OF_MEMORY
+        other_fits = is_out and rows == 1 and _runs_a_row(runnable)
         with self._lock:
             before = runnable.fitness.now
-            remedy = runnable.fitness.ran(how, sum(job.batch.rows), self._now_us())
+            remedy = runnable.fitness.ran(how, rows, self._now_us())
+            if other_fits:
+                runnable.fitness.other_row_fits()
             self._note(runnable, before, job)
-        return None if remedy is None else self._apply(remedy, job, runnable)
+        if remedy is None or (other_fits and remedy is Remedy.END_PROCESS):
+            return None
+        return self._apply(remedy, job, runnable)
 
     def tick(self) -> None:
         """Time passes for what is not fit."""
@@ -126,3 +133,15 @@ class FitnessWatch:
         if remedy is Remedy.FEWER_ROWS:
             return None
         return WorkerExit.OUT_OF_MEMORY
+
+
+def _runs_a_row(runnable: Runnable) -> bool:
+    """Otherwise one client, whose rows take more than there is, could end all workers,
+    one after the other and as soon as they are back."""
+    if runnable.row is None:
+        return False
+    try:
+        runnable.session.run(runnable.row())
+    except RunFailed:
+        return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from headrace.delivery import VersionFitness
 from headrace.delivery.worker_events import ALL_OK, Outcome
 from headrace.domain import MemberStatus, Reason, Setback
@@ -35,12 +37,15 @@ class Runnable:
         session: Session,
         layout: Layout,
         fitness: VersionFitness,
+        row: Callable[[], Mapping[str, Array]] | None = None,
     ) -> None:
+        """``row`` makes one that has run; None: none is known."""
         self.model = model
         self.version = version
         self.session = session
         self.layout = layout
         self.fitness = fitness
+        self.row = row
         self.runs = RunMemory()
         self.failures = 0
         """Runs that failed since one succeeded, as the run thread last saw it."""

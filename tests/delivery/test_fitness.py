@@ -82,6 +82,17 @@ def test_what_fits_in_the_end_costs_no_process() -> None:
     assert version.now == ONE
 
 
+def test_a_row_that_takes_too_much_leaves_others_their_batches() -> None:
+    version = a_version()
+    for n in range(6):
+        version.ran(Ran.OUT_OF_MEMORY, 32 >> n, 0)
+
+    version.other_row_fits()
+
+    assert version.now == UNLIMITED
+    assert version.wakeup_at_us() is None
+
+
 def test_a_success_starts_the_remedies_anew() -> None:
     version = a_version()
     version.ran(Ran.OUT_OF_MEMORY, 32, 0)

@@ -35,7 +35,8 @@ class Remedy(Enum):
     FEWER_ROWS = 3
     """Nothing but the smaller limit: it still may be what fits."""
     END_PROCESS = 4
-    """There is not enough for one row, and the process may be what holds it."""
+    """There is not enough for one row, and the process may be what holds it. Not where
+    another row fits, which is told to :meth:`VersionFitness.other_row_fits`."""
 
 
 class Fitness(msgspec.Struct, frozen=True):
@@ -88,6 +89,11 @@ class VersionFitness:
                 return None
             case _:
                 assert_never(how)
+
+    def other_row_fits(self) -> None:
+        """A row did not fit alone, and another one does: the first takes too much, and
+        so did every batch that it was in. Nothing is wrong with the process."""
+        self._memory_rows = None
 
     def wakeup_at_us(self) -> int | None:
         """When ``tick`` changes something."""

@@ -12,7 +12,8 @@ choice of values can run is not refused for that: it is served unprobed, and say
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -64,6 +65,9 @@ class Probed(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     run_length: int = 0
     """Padded length of these runs; 0 without padding."""
+
+    row: Callable[[], Mapping[str, Array]] | None = None
+    """A made-up row that has run, made anew; None where none is known."""
 
 
 def probe(session: Session, manifest: Manifest) -> Probed:
@@ -120,7 +124,14 @@ class _Probe:
             warnings += unfit
         sizes = sorted({rows for rows in (1, 2, 3) if rows < limit.rows} | {limit.rows})
         run_us = {rows: self._timed_us(rows, length) for rows in sizes}
-        return Probed(self._with_ranks(), limit.rows, run_us, tuple(warnings), length)
+        return Probed(
+            self._with_ranks(),
+            limit.rows,
+            run_us,
+            tuple(warnings),
+            length,
+            partial(self._inputs.row, 0, self._edges[0]),
+        )
 
     def _first_that_runs(self) -> SyntheticInputs:
         kinds = KINDS if self._layout.batch_axes else 1

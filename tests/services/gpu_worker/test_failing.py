@@ -87,6 +87,24 @@ def test_when_nothing_helps_the_work_is_handed_back_and_the_process_ends(
     pool.until(lambda: any(isinstance(each, Left) for each in pool.completed()))
 
 
+def test_rows_that_take_more_than_there_is_end_no_process(pool: Pool) -> None:
+    put_version(pool.models, "alloc", "1", graphs.alloc(), "max_batch = 1")
+    worker = pool.start()
+    served = pool.served("alloc")
+
+    def run(megabytes: int) -> set[tuple[MemberStatus, str]]:
+        sizes = np.array([megabytes, 1 << 18], np.int64).tobytes()
+        return told(
+            pool.done(pool.send(served, [pool.request(served, [((2,), sizes)])]))
+        )
+
+    # One more than the remedies.
+    assert [run(1 << 40) for _ in range(4)] == [OOM] * 4
+    assert run(1) == OK
+    assert worker.poll() is None
+    assert pool.announced("alloc")[-1].rows_fit is None
+
+
 def test_a_run_past_its_limit_is_handed_back_and_the_process_ends(pool: Pool) -> None:
     put_simulated(pool.models, "stuck", "1", alpha_ms=60_000)
     worker = pool.start(runs__run_min_us="300000")

@@ -19,6 +19,7 @@ from services.gpu_worker.fitness import FitnessWatch
 from services.gpu_worker.jobs import Job, Runnable
 
 SPEC = TensorSpec("x", Datatype.FP32, (-1, 1))
+A_ROW = 7
 OOM = (
     "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for "
     "requested buffer of size 43980465111040"
@@ -38,9 +39,11 @@ class FailingSession:
         self.failure: RunFailed | None = None
         self.done: list[str] = []
         self.can_be_rebuilt = True
+        self.can_run_a_row = False
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        if self.failure is not None:
+        is_ours = bool(np.all(inputs["x"] == A_ROW))
+        if self.failure is not None and not (is_ours and self.can_run_a_row):
             raise self.failure
         return [inputs["x"]]
 
@@ -70,7 +73,7 @@ class Bench:
         signature, dimensions = self.session.signature, self.session.dimensions
         layout = settle_layout(signature, dimensions, Manifest())
         fitness = VersionFitness(WorkerLimits(), 32)
-        self.runnable = Runnable("m", "1", self.session, layout, fitness)
+        self.runnable = Runnable("m", "1", self.session, layout, fitness, a_row)
 
     def run(
         self, rows: int = 1, kind: FailureKind | None = None, text: str = ""
@@ -82,6 +85,10 @@ class Bench:
         job.run_us = 1
         job.share_out(1_000_000)
         return self.watch.ran(job)
+
+
+def a_row() -> dict[str, Array]:
+    return {"x": np.full((1, 1), A_ROW, np.float32)}
 
 
 def a_batch(rows: int) -> Batch:
@@ -119,6 +126,18 @@ def test_memory_is_given_back_then_made_anew_then_left_to_a_new_process(
     assert bench.session.done == ["shrink", "rebuild"]
     assert ends == [None] * 5 + [WorkerExit.OUT_OF_MEMORY]
     assert [fitness.rows_max for fitness, _ in bench.said] == [16, 8, 4, 2, 1]
+
+
+def test_a_row_that_alone_takes_too_much_costs_no_process_and_nobody_s_rows(
+    bench: Bench,
+) -> None:
+    bench.session.can_run_a_row = True
+
+    ends = {bench.run(32 >> n, FailureKind.MEMORY, OOM) for n in range(6)}
+    ends |= {bench.run(1, FailureKind.MEMORY, OOM) for _ in range(12)}
+
+    assert ends == {None}
+    assert bench.said[-1] == (Fitness(), "")
 
 
 def test_a_session_that_cannot_be_made_anew_ends_the_process(bench: Bench) -> None:
