@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from headrace.errors import SetupError
+from headrace.simulation import explained
 
 __all__ = [
     "SCENARIOS",
@@ -218,8 +219,4 @@ def read_scenario(name: str) -> Scenario:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SetupError(f"{path} is not TOML: {error}") from error
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
-            for each in error.errors()
-        ]
-        raise SetupError(f"{path}: {'; '.join(faults)}") from error
+        raise SetupError(f"{path}: {explained(error)}") from error

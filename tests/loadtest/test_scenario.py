@@ -82,7 +82,7 @@ def test_steps_make_the_length(tmp_path: Path) -> None:
         ("", "", "say one of load, per_second and steps"),
         ("", "load = 1\nper_second = 5", "say one of load, per_second and steps"),
         ("", 'arrivals = "closed"\nload = 1', "a closed loop has no load"),
-        ("", "load = 1\nlaod = 2", "runs.0.streams.0.laod: Extra inputs"),
+        ("", "load = 1\nlaod = 2", "runs.0.streams.0.laod: there is no such key"),
         ("targets.p50_ms = {}", "load = 1", "say either at_least or at_most"),
     ],
 )

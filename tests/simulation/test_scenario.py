@@ -69,7 +69,7 @@ def test_a_load_is_a_part_of_what_the_workers_could_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "text"),
     [
-        ("workers = 2", "wrokers = 2", "pool.wrokers: Extra inputs"),
+        ("workers = 2", "wrokers = 2", "pool.wrokers: there is no such key"),
         ("load = 0.5", "load = 0.5\nrate = 3", "streams.0: say either rate"),
         ("rate = 10\n", "", "streams.1: say either rate"),
         ('"gamma:4"', '"gamma"', "streams.1.arrivals: gamma: names no variation"),

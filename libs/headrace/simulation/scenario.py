@@ -410,7 +410,9 @@ def explained(error: ValidationError) -> str:
     for each in told:
         place = ".".join(str(part) for part in each["loc"])
         text = each["msg"].removeprefix("Value error, ")
-        if each["type"] != "value_error" and isinstance(each["input"], Scalar):
+        if each["type"] == "extra_forbidden":
+            text = "there is no such key"
+        elif each["type"] != "value_error" and isinstance(each["input"], Scalar):
             text += f", got {each['input']!r:.40}"
         found.append(f"{place}: {text}" if place else text)
     return "; ".join(found)
