@@ -340,6 +340,13 @@ BUGS = [
         "            return False\n    return False",
     ),
     Bug(
+        "a group is cut to a cheaper size",
+        "test_steps.py",
+        "conditions.py",
+        "            is_group=line.alone,\n",
+        "",
+    ),
+    Bug(
         "who avoids a worker rides along to it",
         "test_lengths.py",
         "neighbours.py",

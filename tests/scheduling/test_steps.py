@@ -22,3 +22,13 @@ def test_a_batch_stops_at_a_cheaper_size_unless_the_rest_cannot_wait(
 
     assert isinstance(sent, Dispatch)
     assert len(sent.requests) == rows
+
+
+def test_a_group_is_tried_in_one_run_whatever_its_size_costs() -> None:
+    desk = Desk(a_version(max_batch=8, recent_runs={"x:FP32:1": RUNS}))
+    desk.arrive(*(a_request(limit_us=60 * MS, group="g") for _ in range(5)))
+
+    (sent,) = desk.tick(0)
+
+    assert isinstance(sent, Dispatch)
+    assert len(sent.requests) == 5

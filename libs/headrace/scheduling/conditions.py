@@ -42,6 +42,7 @@ class Conditions:
             gate=self._gate(pressure),
             gate_light=self._settings.gate,
             pressure=pressure,
+            is_group=line.alone,
         )
 
     def gate(self, line: Line, priority: int, now_us: int) -> float:

@@ -38,6 +38,9 @@ class Terms(NamedTuple):
     """The same for the heads of tenants who take less than their share."""
     pressure: float = 0.0
     """How far the queue is from serving what it is asked for, from 0 to 1."""
+    is_group: bool = False
+    """Requests that go by themselves to be tried: how many runs find a bad one among
+    them must not depend on what sizes cost."""
 
 
 class Selection(NamedTuple):
@@ -76,7 +79,7 @@ def select(
     if not members:
         return None
     taken = sum(entry.request.rows for entry in members)
-    cheaper = _cheaper_size(taken, times)
+    cheaper = 0 if terms.is_group else _cheaper_size(taken, times)
     if cheaper and not _anyone_urgent(pool, cheaper, times, terms):
         members = _fill(pool, cheaper, times, tenants, terms) or members
         taken = sum(entry.request.rows for entry in members)
