@@ -316,9 +316,7 @@ class Models:
             backend=_BACKENDS[manifest.backend],
         )
         fitness = VersionFitness(self._limits, probed.max_batch)
-        runnable = Runnable(
-            key.model, key.version, session, probed.layout, fitness, probed.row
-        )
+        runnable = Runnable(*key, session, probed.layout, fitness, probed.row)
         self._versions[key] = _Version(said, runnable)
         self._ready.put(runnable)
         self._changed()

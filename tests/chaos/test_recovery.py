@@ -50,7 +50,9 @@ def test_a_restart_of_everything_by_halves_fails_no_request(stand: Stand) -> Non
                 stand.pids("gpu_worker")[half * LANES],
             )
 
-    clients = asking(stand, UNHURRIED_MS)
+    # With the time limit that is promised: a draining ingress refuses whatever it may
+    # have to leave behind.
+    clients = asking(stand)
     clients.ask_during(act)
     asks = clients.asks
 
