@@ -27,6 +27,7 @@ from headrace.simulation.bounds import offline_optimum, zero_drop_rate
 from loadtest.bulk_floors import bulk_floors
 from loadtest.door_floors import door_floors
 from loadtest.pools import DEVICE, SHAPES, Floor, Section, a_scenario, run
+from loadtest.tight_floors import tight_floors
 from loadtest.urgency_floors import urgency_floors
 
 BURSTS = "gamma:4"
@@ -43,6 +44,7 @@ def floors() -> Iterator[Floor]:
         bulk_floors(),
         urgency_floors(),
         door_floors(),
+        tight_floors(),
         _fairness(),
         _slower_device(),
         _disturbed(),

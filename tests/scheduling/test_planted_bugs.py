@@ -32,6 +32,27 @@ BUGS = [
         "        losses = max(self._losses, key=lambda each: each.pressure)\n",
     ),
     Bug(
+        "nobody waits where others on their slots lose requests",
+        "test_waiting.py",
+        "conditions.py",
+        "pressure=self._online.pressure_around(",
+        "pressure=self._online.pressure(",
+    ),
+    Bug(
+        "who overruns its times waits for what others lose",
+        "test_waiting.py",
+        "online.py",
+        "        if line.times.is_overrun:\n",
+        "        if False:\n",
+    ),
+    Bug(
+        "losses are forgotten as fast as they are noticed",
+        "test_waiting.py",
+        "demand.py",
+        "else weight / FALL\n",
+        "else weight\n",
+    ),
+    Bug(
         "a batch makes all other priorities wait anew",
         "test_waiting.py",
         "former.py",

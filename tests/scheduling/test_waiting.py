@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.domain import Dispatch, Priority, Refuse, SlotChanged
+from headrace.scheduling.demand import Demand
 from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
 
 LOST = 200
@@ -70,6 +71,53 @@ def test_who_is_more_urgent_does_not_wait_for_what_others_lose() -> None:
     desk.arrive(urgent, now_us=now_us)
 
     assert leaves_after_ms(desk, now_us) == 0
+
+
+def test_who_shares_a_worker_with_a_queue_that_loses_requests_waits_as_it_does() -> (
+    None
+):
+    """Small batches would take the worker that the other waits for."""
+    desk, now_us = a_desk_that_lost_requests()
+
+    other = a_request(model="beside", at_us=now_us, limit_us=PATIENT_MS * MS)
+    desk.arrive(other, now_us=now_us)
+    assert desk.tick(now_us) == []
+
+    now_us += 60 * MS
+    other = a_request(model="beside", at_us=now_us, limit_us=PATIENT_MS * MS)
+    desk.arrive(other, now_us=now_us)
+    assert leaves_after_ms(desk, now_us) <= 2 * FULL_RUN_MS
+
+
+def test_nobody_waits_for_others_losses_by_run_times_that_are_overrun() -> None:
+    """Who starts at the last moment and runs for longer comes late."""
+    desk, now_us = a_desk_that_lost_requests()
+
+    waited = []
+    for run_us in [2 * MS] * 6 + [4 * MS] * 2:
+        request = a_request(model="beside", at_us=now_us, limit_us=PATIENT_MS * MS)
+        desk.arrive(request, now_us=now_us)
+        waited.append(leaves_after_ms(desk, now_us))
+        now_us += int(waited[-1] * MS) + run_us
+        desk.finish(now_us=now_us, run_us=run_us)
+
+    *patient, overrun = waited
+    assert min(patient) > 0
+    assert overrun == 0
+
+
+def test_losses_are_forgotten_more_slowly_than_they_are_noticed() -> None:
+    """They end because batches wait, and would be back if the waiting ended with
+    them."""
+    demand = Demand()
+    served, noticed = 0, 0
+    while demand.pressure(Priority.STANDARD) < 1:
+        demand.settled(Priority.STANDARD, 8, 2)
+        noticed += 1
+    while demand.pressure(Priority.STANDARD) > 0:
+        demand.settled(Priority.STANDARD, 10, 0)
+        served += 1
+    assert served > 2 * noticed
 
 
 def test_a_more_urgent_batch_does_not_make_others_wait_anew() -> None:

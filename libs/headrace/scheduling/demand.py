@@ -24,6 +24,10 @@ burst's; deferring for it would lose more."""
 LOSS_MIN_SOLE, LOSS_FULL_SOLE = 0.015, 0.03
 """The same of a queue that shares its workers with no other one: nobody needs the time
 in which its batches fill."""
+FALL = 3
+"""Where queues share workers it falls more slowly by so much: losses that end because
+batches wait would else be back as soon as these do not. A sole queue's are a burst's
+as often, after which it should send at once."""
 BATCH_MEMORY = 0.1
 
 
@@ -32,7 +36,7 @@ class _Losses:
 
     def __init__(self) -> None:
         self._batch_rows = 1.0
-        self._part = 0.0
+        self._part = self._kept_part = 0.0
         self.pressure = 0.0
         self.pressure_sole = 0.0
 
@@ -43,12 +47,16 @@ class _Losses:
         rows = served + lost
         if rows:
             weight = min(rows / (SETTLED_MEMORY * self._batch_rows), 1.0)
-            self._part += (lost / rows - self._part) * weight
-            self.pressure = self._above(LOSS_MIN, LOSS_FULL)
-            self.pressure_sole = self._above(LOSS_MIN_SOLE, LOSS_FULL_SOLE)
+            part = lost / rows
+            self._part += (part - self._part) * weight
+            slowly = weight if part > self._kept_part else weight / FALL
+            self._kept_part += (part - self._kept_part) * slowly
+            self.pressure = _between(self._kept_part, LOSS_MIN, LOSS_FULL)
+            self.pressure_sole = _between(self._part, LOSS_MIN_SOLE, LOSS_FULL_SOLE)
 
-    def _above(self, least: float, full: float) -> float:
-        return min(max((self._part - least) / (full - least), 0.0), 1.0)
+
+def _between(part: float, least: float, full: float) -> float:
+    return min(max((part - least) / (full - least), 0.0), 1.0)
 
 
 class Demand:

@@ -113,6 +113,12 @@ class RunTimes:
         since_us = self._doubted_at_us
         return since_us is not None and now_us - since_us >= BELIEVED_US
 
+    @property
+    def is_overrun(self) -> bool:
+        """Whether runs of late took longer than their bound: what starts at the last
+        moment by it comes late."""
+        return self._drift > 1.0 or self._slower > 0
+
     def observe(self, rows: int, run_us: int) -> None:
         """Take in a measured run."""
         self._doubted_at_us = None

@@ -7,6 +7,8 @@ tightest queue can spare.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from headrace.domain import Priority
 from headrace.scheduling.backlog import Backlog
 from headrace.scheduling.line import Line
@@ -32,6 +34,8 @@ class OnlineTraffic:
         self._spare_by_line_us: list[int] = []
         self._busy_lines: list[Line] = []
         self._rows_by_line: dict[Line, int] = {}
+        self._losing_by_priority: dict[int, list[tuple[float, Line]]] = {}
+        self._pressures: dict[tuple[Line, int], float] = {}
         self._limit_us = 0
         self._until_us = -1
 
@@ -75,6 +79,39 @@ class OnlineTraffic:
     def pressure(self, line: Line, priority: int, now_us: int) -> float:
         return line.demand.pressure(priority, is_sole=self.lines(now_us) < 2)
 
+    def pressure_around(self, line: Line, priority: int, now_us: int) -> float:
+        """The most of it and all lines that share a slot with ``line``. Where one
+        loses its requests while its batches wait, others that sent small ones would
+        take the slots that it waits for. Its own alone while its runs take longer than
+        their bound, by which it would wait too long."""
+        self._found(now_us)
+        if line.times.is_overrun:
+            return self.pressure(line, priority, now_us)
+        found = self._pressures.get((line, priority))
+        if found is None:
+            found = self._pressures[line, priority] = next(
+                (
+                    pressure
+                    for pressure, other in self._losing(priority)
+                    if other is not line and not line.slots.isdisjoint(other.slots)
+                ),
+                0.0,
+            )
+        return max(found, self.pressure(line, priority, now_us))
+
+    def _losing(self, priority: int) -> list[tuple[float, Line]]:
+        """Lines that lose requests of a priority, those that lose most first, so that
+        of a thousand lines each need not look at all others."""
+        found = self._losing_by_priority.get(priority)
+        if found is None:
+            pressures = (
+                (line.demand.pressure(priority), line) for line in self._busy_lines
+            )
+            found = self._losing_by_priority[priority] = sorted(
+                (each for each in pressures if each[0]), key=itemgetter(0), reverse=True
+            )
+        return found
+
     def near_us(self, now_us: int) -> int:
         """How much longer an online request may wait for a version that is near."""
         self._found(now_us)
@@ -84,6 +121,8 @@ class OnlineTraffic:
         if now_us >= self._until_us:
             self._until_us = now_us + LIMIT_KEPT_US
             self._rows_by_line.clear()
+            self._losing_by_priority.clear()
+            self._pressures.clear()
             limits_us = [
                 (line, limit_us)
                 for line in self._backlog.lines()

@@ -37,7 +37,8 @@ class Terms(NamedTuple):
     gate_light: float
     """The same for the heads of tenants who take less than their share."""
     pressure: float = 0.0
-    """How far the queue is from serving what it is asked for, from 0 to 1."""
+    """How far the queue, or one that shares its slots, is from serving what it is asked
+    for, from 0 to 1."""
     is_group: bool = False
     """Requests that go by themselves to be tried: how many runs find a bad one among
     them must not depend on what sizes cost."""
