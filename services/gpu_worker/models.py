@@ -138,7 +138,7 @@ class Models:
         self._proven = around.announcements.proven()
         for key, said in around.announcements.of_slot(around.slot).items():
             if key in found and said.state is not ModelState.REFUSED:
-                self._say_loading(key, said.sha256, begun=said.load_begun)
+                self._say(key, ModelState.LOADING, said.sha256, begun=said.load_begun)
             elif key not in found:
                 around.announcer.say(key, None)
 
@@ -263,7 +263,7 @@ class Models:
             )
             return
         if not (known and known.runnable):
-            self._say_loading(key, sha256, begun=True)
+            self._say(key, ModelState.LOADING, sha256, begun=True)
         self._log.info("model.loading", model=key.model, version=key.version)
         began_us = self._clock.now_us()
         files = (key, sha256)
@@ -362,17 +362,8 @@ class Models:
             warnings = (*known.probed_warnings, warning)
             self._announce(key, msgspec.structs.replace(known.said, warnings=warnings))
             return
-        self._say(
-            Announcement(
-                model=key.model,
-                version=key.version,
-                slot=self._around.slot,
-                state=ModelState.REFUSED,
-                reason=reason,
-                sha256=sha256,
-                load_begun=(key, sha256) in self._suspects,
-            )
-        )
+        begun = (key, sha256) in self._suspects
+        self._say(key, ModelState.REFUSED, sha256, begun=begun, reason=reason)
 
     def _retire(self, key: VersionKey) -> None:
         """Its folder is gone: no new requests, then unload (:meth:`_look`)."""
@@ -422,21 +413,25 @@ class Models:
         self._metrics.ready_versions.set(len(names))
         self._around.ready(names)
 
-    def _say_loading(self, key: VersionKey, sha256: str, *, begun: bool) -> None:
-        self._say(
-            Announcement(
-                model=key.model,
-                version=key.version,
-                slot=self._around.slot,
-                state=ModelState.LOADING,
-                sha256=sha256,
-                load_begun=begun,
-            )
+    def _say(
+        self,
+        key: VersionKey,
+        state: ModelState,
+        sha256: str,
+        *,
+        begun: bool,
+        reason: str = "",
+    ) -> None:
+        """Announce a version that cannot run (yet); ``begun``: as ``load_begun``."""
+        said = Announcement(
+            model=key.model,
+            version=key.version,
+            slot=self._around.slot,
+            state=state,
+            reason=reason,
+            sha256=sha256,
+            load_begun=begun,
         )
-
-    def _say(self, said: Announcement) -> None:
-        """Announce a version that cannot run (yet)."""
-        key = VersionKey(said.model, said.version)
         self._versions[key] = _Version(said)
         self._announce(key, said)
 
