@@ -35,8 +35,8 @@ BUGS = [
         "nobody waits where others on their slots lose requests",
         "test_waiting.py",
         "conditions.py",
-        "pressure=self._online.pressure_around(",
-        "pressure=self._online.pressure(",
+        "pressure=self._online.pressure_around(line, priority, pressure, now_us),",
+        "pressure=pressure,",
     ),
     Bug(
         "who overruns its times waits for what others lose",

@@ -41,7 +41,7 @@ class Conditions:
             bytes_max=self._settings.batch_bytes_max,
             gate=self._gate(pressure),
             gate_light=self._settings.gate,
-            pressure=self._online.pressure_around(line, priority, now_us),
+            pressure=self._online.pressure_around(line, priority, pressure, now_us),
             is_group=line.alone,
         )
 

@@ -79,14 +79,16 @@ class OnlineTraffic:
     def pressure(self, line: Line, priority: int, now_us: int) -> float:
         return line.demand.pressure(priority, is_sole=self.lines(now_us) < 2)
 
-    def pressure_around(self, line: Line, priority: int, now_us: int) -> float:
-        """The most of it and all lines that share a slot with ``line``. Where one
+    def pressure_around(
+        self, line: Line, priority: int, own: float, now_us: int
+    ) -> float:
+        """The most of ``own`` and all lines that share a slot with ``line``. Where one
         loses its requests while its batches wait, others that sent small ones would
         take the slots that it waits for. Its own alone while its runs take longer than
         their bound, by which it would wait too long."""
         self._found(now_us)
         if line.times.is_overrun:
-            return self.pressure(line, priority, now_us)
+            return own
         found = self._pressures.get((line, priority))
         if found is None:
             found = self._pressures[line, priority] = next(
@@ -97,7 +99,7 @@ class OnlineTraffic:
                 ),
                 0.0,
             )
-        return max(found, self.pressure(line, priority, now_us))
+        return max(found, own)
 
     def _losing(self, priority: int) -> list[tuple[float, Line]]:
         """Lines that lose requests of a priority, those that lose most first, so that
