@@ -1,6 +1,7 @@
 import logging
 
 import pytest
+from confluent_kafka import Message
 
 from headrace.broker import (
     Delivery,
@@ -10,6 +11,7 @@ from headrace.broker import (
     ProducerSettings,
     TopicPartition,
 )
+from headrace.broker.producer import report_to
 from headrace.embedded.ports import free_port
 from headrace.errors import BusTimeout
 
@@ -54,3 +56,19 @@ def test_a_record_that_never_had_a_partition_fails_like_any_other() -> None:
     (delivery,) = ended
     assert delivery.partition == -1
     assert isinstance(delivery.error, BusTimeout)
+
+
+def test_a_record_that_was_acked_at_no_known_place_is_in_doubt() -> None:
+    """So the client reports one whose request timed out at the broker when the next one
+    of its partition is acked: without an offset, and at its own time, not the log's."""
+    ended: list[Delivery] = []
+    report = report_to(ended.append)
+
+    report(None, Message("t", 3, -1001, timestamp=(1, 1_234)))
+    report(None, Message("t", 3, 7, timestamp=(2, 1_234)))
+
+    assert ended[1] == Delivery("t", 3, 7, 1_234_000, None)
+    (topic, partition, offset, at_us, error), _ = ended
+    assert (topic, partition, offset, at_us) == ("t", 3, -1, 0)
+    assert isinstance(error, BusTimeout)
+    assert str(error) == "produce to t [3]: acked at an unknown offset"

@@ -39,7 +39,8 @@ class TopicPartition(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How a produce ended. ``error`` None: acked by all, at ``offset``."""
+    """How a produce ended. ``error`` None: acked by all, at ``offset``; acked at an
+    unknown place is a :class:`headrace.errors.BusTimeout`, as what was not acked."""
 
     topic: str
     partition: int

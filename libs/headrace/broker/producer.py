@@ -16,9 +16,9 @@ from headrace.broker.connection import (
     error_of,
 )
 from headrace.broker.interface import Delivery, Headers
-from headrace.errors import BusFull
+from headrace.errors import BusError, BusFull, BusTimeout
 
-__all__ = ["Compression", "KafkaProducer", "ProducerSettings"]
+__all__ = ["Compression", "KafkaProducer", "ProducerSettings", "report_to"]
 
 
 class Compression(StrEnum):
@@ -105,7 +105,7 @@ class KafkaProducer:
                 value,
                 key,
                 partition,
-                None if on_delivery is None else _report_to(on_delivery),
+                None if on_delivery is None else report_to(on_delivery),
                 headers=headers if isinstance(headers, list) else list(headers),
             )
         except BufferError as error:
@@ -124,24 +124,32 @@ class KafkaProducer:
         return self._client.flush(timeout_s)
 
 
-def _report_to(
+def report_to(
     on_delivery: Callable[[Delivery], None],
 ) -> Callable[[KafkaError | None, confluent_kafka.Message], None]:
+    """What the client is to call with a record's end.
+
+    An idempotent client also acks a record whose own request failed when a later one of
+    the partition is acked: the log has it then, but nobody says where. For whoever asks
+    for a place that is a time-out (``BusTimeout``), as is any end that is not known.
+    """
+
     def report(error: KafkaError | None, record: confluent_kafka.Message) -> None:
-        topic, partition = record.topic(), record.partition()
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
         assert topic is not None
         if partition is None:
             # It failed before its key could choose one: the log was away.
-            assert error is not None
             partition = -1
+        failure: BusError | None = None
         if error is not None:
             failure = bus_error(error, f"produce to {topic} [{partition}]")
+        elif offset is None:
+            text = f"produce to {topic} [{partition}]: acked at an unknown offset"
+            failure = BusTimeout(text, code="_NO_OFFSET")
+        if failure is not None or offset is None:
             on_delivery(Delivery(topic, partition, -1, 0, failure))
             return
-        offset = record.offset()
-        assert offset is not None
-        on_delivery(
-            Delivery(topic, partition, offset, record.timestamp()[1] * 1000, None)
-        )
+        at_us = record.timestamp()[1] * 1000
+        on_delivery(Delivery(topic, partition, offset, at_us, None))
 
     return report
