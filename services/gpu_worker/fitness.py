@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import assert_never
 
 import msgspec
+import numpy as np
 
 from headrace.clock import Clock
 from headrace.delivery import Fitness, Ran, Remedy
 from headrace.delivery.worker_decisions import WorkerExit
 from headrace.domain import ModelState
 from headrace.errors import ModelRefused
-from headrace.runtime import FailureKind, RunFailed
+from headrace.runtime import Array, FailureKind, RunFailed
 from headrace.telemetry import Log
 from headrace.wire import Announcement
 from services.gpu_worker.jobs import Job, Runnable
@@ -59,6 +61,8 @@ class FitnessWatch:
         if how is None:
             return None
         rows = sum(job.batch.rows)
+        if self._are_rows_to_blame(how, job, runnable):
+            return None
         is_out = how is Ran.OUT_OF_MEMORY
         other_fits = is_out and rows == 1 and _runs_a_row(runnable)
         with self._lock:
@@ -70,6 +74,36 @@ class FitnessWatch:
         if remedy is None or (other_fits and remedy is Remedy.END_PROCESS):
             return None
         return self._apply(remedy, job, runnable)
+
+    def _are_rows_to_blame(self, how: Ran, job: Job, runnable: Runnable) -> bool:
+        """Whether rows of our own run where the senders' failed: then nothing follows
+        for the version."""
+        fitness = runnable.fitness
+        match how:
+            case Ran.FAILED:
+                are_blamed = fitness.opens_next and _runs_a_row(runnable)
+            case Ran.OUT_OF_MEMORY:
+                are_blamed = _runs_rows(runnable, job.shapes)
+            case Ran.OK:
+                are_blamed = False
+            case _:
+                assert_never(how)
+        if not are_blamed:
+            return False
+        self._log.info(
+            "run.rows_blamed",
+            model=runnable.model,
+            version=runnable.version,
+            text=job.outcomes[0].text,
+        )
+        with self._lock:
+            before = fitness.now
+            if how is Ran.FAILED:
+                fitness.other_row_runs()
+            elif sum(job.batch.rows) == 1:
+                fitness.other_row_fits()
+            self._note(runnable, before, job)
+        return True
 
     def tick(self) -> None:
         """Time passes for what is not fit."""
@@ -136,12 +170,25 @@ class FitnessWatch:
 
 
 def _runs_a_row(runnable: Runnable) -> bool:
-    """Otherwise one client, whose rows take more than there is, could end all workers,
-    one after the other and as soon as they are back."""
-    if runnable.row is None:
+    """Otherwise one client, whose rows fail or take more than there is, could turn a
+    version away for everybody, or end all workers, one after the other and as soon as
+    they are back. The run limit of the batch that failed counts meanwhile, too."""
+    return runnable.row is not None and _runs(runnable, runnable.row())
+
+
+def _runs_rows(runnable: Runnable, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Made-up rows of the shapes that ran out of memory: where they fit, it is what
+    the senders' rows say that takes too much, and not how many they are."""
+    if runnable.row is None or not shapes:
         return False
+    row = runnable.row()
+    rows = {name: np.resize(row[name], shape) for name, shape in shapes.items()}
+    return _runs(runnable, rows)
+
+
+def _runs(runnable: Runnable, inputs: Mapping[str, Array]) -> bool:
     try:
-        runnable.session.run(runnable.row())
+        runnable.session.run(inputs)
     except RunFailed:
         return False
     return True

@@ -99,6 +99,9 @@ class Job:
         self.failure: FailureKind | None = None
         """Of its run, whatever became of the members."""
 
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """Of the arrays of a run that failed."""
+
         self._arrays: list[Array] = []
         self.wait_us = self.input_us = self.run_us = self.output_us = 0
 
@@ -153,6 +156,7 @@ class Job:
         try:
             self._arrays = self.runnable.session.run(self.inputs)
         except RunFailed as failed:
+            self.shapes = {name: array.shape for name, array in self.inputs.items()}
             self._run_failed(failed)
         self.inputs = {}
 

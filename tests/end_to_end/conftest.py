@@ -48,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_version(folder, "refused", "1", zoo.refused_unknown_op())
     put_simulated(folder, "tight", "1", alpha_ms=1, memory_left_rows=8)
     put_version(folder, "spread", "1", graphs.spread(100_000))
-    put_version(folder, "moody", "1", graphs.raising())
+    put_version(folder, "moody", "1", graphs.raising(least=5))
     put_simulated(folder, "blocker", "1", alpha_ms=800)
     put_simulated(folder, "long", "1", alpha_ms=1500)
     put_simulated(folder, "paced", "1", alpha_ms=200, beta_ms=1)

@@ -187,14 +187,16 @@ def spread(width: int) -> bytes:
     )
 
 
-def raising() -> bytes:
-    """Y = X, but the run fails where any row is below -1: not an error of the input
-    that ONNX Runtime tells from one of the model."""
+def raising(least: int = 0) -> bytes:
+    """Y = X, but the run fails where any row is below ``least``: not an error of the
+    input that ONNX Runtime tells from one of the model. From 2 on no made-up row runs,
+    so that none is known."""
     return model(
         "raising",
         [
             node("ReduceMin", ["X"], ["L"], axes=[0], keepdims=0),
-            node("Min", ["L", "zero"], ["N"]),
+            node("Sub", ["L", "least"], ["D"]),
+            node("Min", ["D", "zero"], ["N"]),
             node("Add", ["N", "one"], ["S"]),
             node("ConstantOfShape", ["S"], ["Z"]),
             node("Cast", ["X"], ["F"], to=T.FLOAT),
@@ -202,7 +204,11 @@ def raising() -> bytes:
         ],
         [value("X", T.INT64, ["n", 1])],
         [value("Y", T.FLOAT, ["n", 1])],
-        [constant("zero", np.array([0])), constant("one", np.array([1]))],
+        [
+            constant("least", np.array([least])),
+            constant("zero", np.array([0])),
+            constant("one", np.array([1])),
+        ],
     )
 
 

@@ -5,6 +5,8 @@ halves the rows that the slot takes of the version; after a while they double ag
 since what took the memory may be gone. Runs that fail in a row open the breaker: the
 slot takes nothing of the version for a pause that doubles, then one row at a time until
 a run succeeds (half-open). Both are announced, so that every former and ingress knows.
+Before either, the worker tries a row of its own: where that runs, it was the senders'
+rows that failed, and one sender must not turn a version away for all.
 """
 
 from __future__ import annotations
@@ -72,6 +74,13 @@ class VersionFitness:
         """Runs that failed since one succeeded."""
         return self._failures
 
+    @property
+    def opens_next(self) -> bool:
+        """Whether one more run that fails opens the breaker, or keeps it open."""
+        return bool(self._openings) or (
+            self._failures + 1 >= self._limits.breaker_failures
+        )
+
     def ran(self, how: Ran, rows: int, now_us: int) -> Remedy | None:
         """Take in the end of a run of so many rows."""
         match how:
@@ -82,13 +91,19 @@ class VersionFitness:
             case Ran.OUT_OF_MEMORY:
                 return self._out_of_memory(rows, now_us)
             case Ran.FAILED:
+                is_last = self.opens_next
                 self._failures += 1
-                is_probe = self._openings > 0
-                if is_probe or self._failures >= self._limits.breaker_failures:
+                if is_last:
                     self._open(now_us)
                 return None
             case _:
                 assert_never(how)
+
+    def other_row_runs(self) -> None:
+        """Instead of a run that failed: another row runs, so the rows were at fault,
+        and the count starts anew. Told where :attr:`opens_next`."""
+        self._failures = self._openings = 0
+        self._is_open = False
 
     def other_row_fits(self) -> None:
         """A row did not fit alone, and another one does: the first takes too much, and

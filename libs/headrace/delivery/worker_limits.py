@@ -51,7 +51,8 @@ class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     as many again, and so on."""
 
     breaker_failures: PositiveInt = 5
-    """Runs of a version that fail in a row before the slot takes no more of it."""
+    """Runs of a version that fail in a row before the slot takes no more of it, unless
+    a made-up row still runs: then it is the senders' rows that fail."""
 
     breaker_us: PositiveInt = 5_000_000
     breaker_max_us: PositiveInt = 60_000_000

@@ -80,6 +80,7 @@ LogEvent = Literal[
     "retention.gap",
     "run.limit_passed",
     "run.out_of_memory",
+    "run.rows_blamed",
     "setup.refused",
     "slot.joined",
     "slot.silent",

@@ -144,11 +144,14 @@ def whole(pool: Pool, served: ServedVersion, number: int) -> Request:
 
 
 def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None:
-    put_version(pool.models, "moody", "1", graphs.raising())
+    put_version(pool.models, "moody", "1", graphs.raising(least=5))
+    put_version(pool.models, "good", "1", graphs.raising())
     pool.start(runs__breaker_failures="2", runs__breaker_us="500000")
     served = pool.served("moody")
 
-    def run(number: int) -> set[tuple[MemberStatus, str]]:
+    def run(
+        number: int, served: ServedVersion = served
+    ) -> set[tuple[MemberStatus, str]]:
         return told(pool.done(pool.send(served, [whole(pool, served, number)])))
 
     failed = {(MemberStatus.RETRY, Setback.MODEL_ERROR)}
@@ -165,3 +168,10 @@ def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None
     pool.wait_said(ModelState.READY, "moody", 3)
     assert run(5) == OK
     pool.until(lambda: pool.announced("moody")[-1].rows_fit is None)
+
+    # Of the other one a row of the worker's own runs: it is the senders' that fail.
+    good = pool.served("good")
+    said_before = len(pool.announced("good"))
+    assert [run(-9, good) for _ in range(5)] == [failed] * 5
+    assert run(0, good) == OK
+    assert len(pool.announced("good")) == said_before

@@ -39,11 +39,15 @@ class FailingSession:
         self.failure: RunFailed | None = None
         self.done: list[str] = []
         self.can_be_rebuilt = True
-        self.can_run_a_row = False
+        self.made_up_rows_max = 0
+        self.made_up: list[int] = []
+        """The rows of each run with values of ours."""
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        is_ours = bool(np.all(inputs["x"] == A_ROW))
-        if self.failure is not None and not (is_ours and self.can_run_a_row):
+        rows, is_ours = len(inputs["x"]), bool(np.all(inputs["x"] == A_ROW))
+        if is_ours:
+            self.made_up.append(rows)
+        if self.failure is not None and not (is_ours and rows <= self.made_up_rows_max):
             raise self.failure
         return [inputs["x"]]
 
@@ -131,13 +135,27 @@ def test_memory_is_given_back_then_made_anew_then_left_to_a_new_process(
 def test_a_row_that_alone_takes_too_much_costs_no_process_and_nobody_s_rows(
     bench: Bench,
 ) -> None:
-    bench.session.can_run_a_row = True
+    bench.session.made_up_rows_max = 1
 
     ends = {bench.run(32 >> n, FailureKind.MEMORY, OOM) for n in range(6)}
     ends |= {bench.run(1, FailureKind.MEMORY, OOM) for _ in range(12)}
 
     assert ends == {None}
     assert bench.said[-1] == (Fitness(), "")
+
+
+def test_what_takes_too_much_by_its_values_costs_nobody_rows_or_a_session(
+    bench: Bench,
+) -> None:
+    """Made-up rows of the same shapes fit: a limit on rows would last for minutes in
+    the slots to which the halves did not come, and help nobody."""
+    bench.session.made_up_rows_max = 32
+
+    ends = {bench.run(32 >> n, FailureKind.MEMORY, OOM) for n in range(6)}
+
+    assert ends == {None}
+    assert bench.session.made_up == [32, 16, 8, 4, 2, 1]
+    assert (bench.said, bench.session.done) == ([], [])
 
 
 def test_a_session_that_cannot_be_made_anew_ends_the_process(bench: Bench) -> None:
@@ -189,3 +207,41 @@ def test_a_success_between_failures_starts_the_count_anew(bench: Bench) -> None:
         bench.run(4)
 
     assert bench.said == []
+
+
+def test_failures_of_the_senders_rows_do_not_turn_the_version_away(
+    bench: Bench,
+) -> None:
+    bench.session.made_up_rows_max = 1
+
+    for _ in range(3 * WorkerLimits().breaker_failures):
+        assert bench.run(1, FailureKind.MODEL, "it broke") is None
+
+    assert bench.said == []
+    assert bench.session.made_up == [1, 1, 1]  # once for each five
+
+
+def test_a_half_open_breaker_is_not_opened_by_a_senders_row(bench: Bench) -> None:
+    for _ in range(5):
+        bench.run(4, FailureKind.MODEL, "it broke")
+    bench.clock.advance(WorkerLimits().breaker_us)
+    bench.watch.tick()
+    bench.session.made_up_rows_max = 1
+    bench.run(1, FailureKind.MODEL, "it broke")
+
+    assert [fitness for fitness, _ in bench.said] == [
+        Fitness(is_open=True),
+        Fitness(1),
+        Fitness(),
+    ]
+
+
+def test_a_version_of_which_no_row_is_known_is_judged_by_the_senders(
+    bench: Bench,
+) -> None:
+    bench.runnable.row = None
+    bench.session.made_up_rows_max = 1
+    for _ in range(5):
+        bench.run(4, FailureKind.MODEL, "it broke")
+
+    assert [fitness.is_open for fitness, _ in bench.said] == [True]
