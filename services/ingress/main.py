@@ -387,7 +387,7 @@ class _Ingress:
         heard_us = self._status_heard_us
         if heard_us is not None and now_us - heard_us > STATUS_SILENT_US:
             self._health.await_("status", STATUS_SILENT)
-        self._server.close_quiet(now_us)
+        self._server.look(now_us)
         self._kept.keeper.sweep()
         self._batches.sweep(now_us)
         self._meter.look(

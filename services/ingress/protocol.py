@@ -10,7 +10,6 @@ answers inference. After any error a connection is either in step or closed.
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Any
 
 import httptools
@@ -19,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from headrace.domain import Reason
-from services.ingress.departure import Departure
+from services.ingress.departure import Departure, may_have_ended
 from services.ingress.handler import Handler
 from services.ingress.head import Target, read_head, read_target, read_x_request_id
 from services.ingress.hot import (
@@ -31,14 +30,22 @@ from services.ingress.hot import (
 )
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse, unreadable
-from services.ingress.rules import broken_rule
-from services.ingress.settings import FRAMING_FACTOR_MAX
+from services.ingress.rules import (
+    CUT_SHORT,
+    NO_UPGRADE,
+    NOT_A_PATH,
+    broken_rule,
+    head_late,
+    head_too_large,
+    message_too_large,
+    not_http,
+    too_many_connections,
+)
 
 __all__ = ["InferenceProtocol"]
 
 _HOT_PREFIX = b"/v2/models/"
 _HOT_SUFFIX = b"/infer"
-_HTTP_2 = b"PRI * HTTP/2"
 _BODY_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -70,6 +77,9 @@ class InferenceProtocol(HttpToolsProtocol):
         self._in_head = True
         self._in_message = False
         self._deaf = False
+        self._ahead: Cycle | None = None
+        """What is answered while others are pipelined behind it."""
+        self._asked_whether_there: Cycle | None = None
         self._parting: Refusal | None = None
         """What follows the answers still to come."""
 
@@ -81,42 +91,52 @@ class InferenceProtocol(HttpToolsProtocol):
         if self.handler.drain.is_on:
             self.shutdown()
         if len(self.connections) > self.handler.limits.connections_max:
-            self._refuse_connection(
-                refuse(
-                    Reason.OVERLOADED,
-                    f"{self.handler.limits.connections_max} connections are open "
-                    "(connections_max)",
-                )
-            )
+            self._refuse_connection(too_many_connections(self.handler.limits))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        cycle = self.cycle
+        cycle = self._answered_next
         if isinstance(cycle, HotExchange):
             cycle.stop_body_timer()
             if not cycle.response_complete:
                 self.handler.client_left(cycle)
+        elif cycle is not None and not cycle.response_complete:
+            # uvicorn tells the last one alone.
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
+
+    @property
+    def _answered_next(self) -> Cycle | None:
+        """The request whose answer comes next; the last one, if all have theirs."""
+        ahead = self._ahead
+        return self.cycle if ahead is None or ahead.response_complete else ahead
 
     def eof_received(self) -> bool:  # type: ignore[override] # as asyncio's own
         """The client asks no more, and may still read: what is complete is answered
         before the connection ends. True keeps it open for that."""
         if self._in_message and not self._deaf:
-            self._refuse_connection(unreadable("the request ends before its end"))
+            self._refuse_connection(CUT_SHORT)
         self._deaf = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
         if self._parting is None:
             cycle.keep_alive = False
-        if self.parser.get_http_version() == "1.1":
-            Departure(self.transport, self.loop, self._is_awaited).suspect(
-                self.handler.limits.http_half_closed_ms / 1000
-            )
+        self._ask_whether_there(self.handler.limits.http_half_closed_ms / 1000)
         return True
+
+    def _ask_whether_there(self, after_s: float) -> None:
+        cycle = self._answered_next
+        if (
+            self.parser.get_http_version() == "1.1"
+            and self._asked_whether_there is not cycle
+        ):
+            self._asked_whether_there = cycle
+            Departure(self.transport, self.loop, self._is_awaited).suspect(after_s)
 
     def _is_awaited(self) -> bool:
         """Whether the next bytes to be written begin an answer."""
-        cycle = self.cycle
+        cycle = self._answered_next
         return cycle is not None and not (
             cycle.response_complete
             if isinstance(cycle, HotExchange)
@@ -149,10 +169,7 @@ class InferenceProtocol(HttpToolsProtocol):
         except httptools.HttpParserCallbackError as error:
             self._crash(error)
         except httptools.HttpParserError as error:
-            text = f"not a request of HTTP/1.1: {error}"
-            if data.startswith(_HTTP_2):
-                text = "this server speaks HTTP/1.1, neither HTTP/2 nor gRPC"
-            self._refuse_connection(unreadable(text))
+            self._refuse_connection(not_http(data, error))
         else:
             if is_between and not self._in_message and self.cycle is not previous:
                 self._learn(data)
@@ -186,19 +203,13 @@ class InferenceProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self._in_head:
             if self._message_bytes > limits.http_header_bytes_max:
-                self._refuse_head()
+                self._refuse_connection(head_too_large(limits))
             elif self._in_message and self.head_since_us is None:
                 self.head_since_us = self.handler.clock.now_us()
         elif is_answered_early(cycle):
             pass  # what still comes is dropped
         elif self._message_bytes > limits.message_bytes_max(self.url):
-            self._refuse_connection(
-                refuse(
-                    Reason.TOO_LARGE,
-                    f"the body with its framing takes more than {FRAMING_FACTOR_MAX} "
-                    f"times {limits.http_body_bytes_max} bytes (http_body_bytes_max)",
-                )
-            )
+            self._refuse_connection(message_too_large(limits))
         elif (
             isinstance(cycle, HotExchange)
             and cycle.body_timer is None
@@ -225,7 +236,7 @@ class InferenceProtocol(HttpToolsProtocol):
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > header_bytes_max
         ):
-            self._refuse_head()
+            self._refuse_connection(head_too_large(self.handler.limits))
             return
         parser = self.parser
         broken = broken_rule(parser.get_http_version(), self.headers)
@@ -252,11 +263,7 @@ class InferenceProtocol(HttpToolsProtocol):
             self._to_asgi()
         elif any(name in _BODY_FIELDS for name, _ in self.headers):
             # The parser takes whatever follows such a head for the other protocol.
-            self._refuse_connection(
-                unreadable(
-                    "this server does not upgrade: send the request without upgrade"
-                )
-            )
+            self._refuse_connection(NO_UPGRADE)
         else:
             self._to_asgi()
             if self.cycle is not None:
@@ -267,6 +274,7 @@ class InferenceProtocol(HttpToolsProtocol):
     def _to_asgi(self) -> None:
         url, headers = self.url, self.headers
         expect_100_continue = self.expect_100_continue
+        previous = self.cycle
         super().on_message_begin()
         self.url = url
         self.expect_100_continue = expect_100_continue
@@ -274,9 +282,10 @@ class InferenceProtocol(HttpToolsProtocol):
         try:
             super().on_headers_complete()
         except (httptools.HttpParserError, UnicodeDecodeError):
-            self._refuse_connection(
-                unreadable("the target of the request is not a path")
-            )
+            self._refuse_connection(NOT_A_PATH)
+        else:
+            if len(self.pipeline) == 1:
+                self._ahead = previous
 
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
@@ -324,8 +333,8 @@ class InferenceProtocol(HttpToolsProtocol):
         if not self.flow.write_paused:
             self.flow.resume_reading()
         if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
+            self._ahead, app = self.pipeline.pop()
+            self._start_asgi_task(self._ahead, app)
         elif self._parting is not None:
             self._part(self._parting)
         else:
@@ -342,19 +351,19 @@ class InferenceProtocol(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete:
             self.flow.resume_reading()
 
-    def close_if_quiet(self, now_us: int) -> None:
-        """Close when no complete head has come, or nothing was read, for too long."""
+    def look(self, now_us: int) -> None:
+        """Close when no complete head has come, or nothing was read, for too long, and
+        when the client has gone while nothing of it is read."""
+        if (
+            (self.flow.read_paused or self._deaf)
+            and self._is_awaited()
+            and may_have_ended(self.transport)
+        ):
+            self._ask_whether_there(0)
         limits = self.handler.limits
-        head_ms = limits.http_head_timeout_ms
-        if self._is_over(self.head_since_us, head_ms, now_us) and not self._deaf:
-            self._refuse_connection(
-                refuse(
-                    Reason.INVALID,
-                    f"the head was not complete {head_ms} ms after its beginning "
-                    "(http_head_timeout_ms)",
-                    status=HTTPStatus.REQUEST_TIMEOUT,
-                )
-            )
+        is_late = self._is_over(self.head_since_us, limits.http_head_timeout_ms, now_us)
+        if is_late and not self._deaf:
+            self._refuse_connection(head_late(limits))
         elif self._is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.close()
         if self._is_over(self.unread_since_us, limits.http_keep_alive_ms, now_us):
@@ -397,17 +406,6 @@ class InferenceProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse_connection(unreadable(msg))
-
-    def _refuse_head(self) -> None:
-        self._refuse_connection(
-            refuse(
-                Reason.TOO_LARGE,
-                "the head of a request is limited to "
-                f"{self.handler.limits.http_header_bytes_max} bytes "
-                "(http_header_bytes_max)",
-                status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            )
-        )
 
     def _refuse_connection(self, refusal: Refusal) -> None:
         """The bytes that come in cannot be read as requests any further."""

@@ -1,4 +1,5 @@
-"""What HTTP itself asks of a request's head, whatever it is for."""
+"""What a request on the wire has to keep to, whatever it is for: HTTP's own rules, and
+the limits of a connection."""
 
 from __future__ import annotations
 
@@ -7,10 +8,28 @@ from http import HTTPStatus
 
 from headrace.domain import Reason
 from services.ingress.head import SHOWN_MAX
-from services.ingress.refusal import Refusal, refuse
+from services.ingress.refusal import Refusal, refuse, unreadable
+from services.ingress.settings import FRAMING_FACTOR_MAX, IngressLimits
 
-__all__ = ["broken_rule"]
+__all__ = [
+    "CUT_SHORT",
+    "NOT_A_PATH",
+    "NO_UPGRADE",
+    "broken_rule",
+    "head_late",
+    "head_too_large",
+    "message_too_large",
+    "not_http",
+    "too_many_connections",
+]
 
+CUT_SHORT = unreadable("the request ends before its end")
+NOT_A_PATH = unreadable("the target of the request is not a path")
+NO_UPGRADE = unreadable(
+    "this server does not upgrade: send the request without upgrade"
+)
+
+_HTTP_2 = b"PRI * HTTP/2"
 _SPOKEN = frozenset({"1.0", "1.1"})
 
 
@@ -34,3 +53,43 @@ def broken_rule(version: str, headers: Iterable[tuple[bytes, bytes]]) -> Refusal
         text = f"a request of HTTP/1.1 has one header host, this one has {hosts}"
         return refuse(Reason.INVALID, text)
     return None
+
+
+def not_http(data: bytes, error: Exception) -> Refusal:
+    """The parser does not read ``data`` as a request, or its rest."""
+    if data.startswith(_HTTP_2):
+        return unreadable("this server speaks HTTP/1.1, neither HTTP/2 nor gRPC")
+    return unreadable(f"not a request of HTTP/1.1: {error}")
+
+
+def too_many_connections(limits: IngressLimits) -> Refusal:
+    return refuse(
+        Reason.OVERLOADED,
+        f"{limits.connections_max} connections are open (connections_max)",
+    )
+
+
+def head_too_large(limits: IngressLimits) -> Refusal:
+    return refuse(
+        Reason.TOO_LARGE,
+        f"the head of a request is limited to {limits.http_header_bytes_max} bytes "
+        "(http_header_bytes_max)",
+        status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    )
+
+
+def head_late(limits: IngressLimits) -> Refusal:
+    return refuse(
+        Reason.INVALID,
+        f"the head was not complete {limits.http_head_timeout_ms} ms after its "
+        "beginning (http_head_timeout_ms)",
+        status=HTTPStatus.REQUEST_TIMEOUT,
+    )
+
+
+def message_too_large(limits: IngressLimits) -> Refusal:
+    return refuse(
+        Reason.TOO_LARGE,
+        f"the body with its framing takes more than {FRAMING_FACTOR_MAX} times "
+        f"{limits.http_body_bytes_max} bytes (http_body_bytes_max)",
+    )

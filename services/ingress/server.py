@@ -121,10 +121,11 @@ class HttpServer(Server):
     def connections(self) -> int:
         return len(self.server_state.connections)
 
-    def close_quiet(self, now_us: int) -> None:
-        """Close the connections that owe us a request for too long."""
+    def look(self, now_us: int) -> None:
+        """Close the connections that owe us a request for too long, or whose client
+        has gone."""
         for connection in self._open():
-            connection.close_if_quiet(now_us)
+            connection.look(now_us)
 
     def _open(self) -> list[InferenceProtocol]:
         return [

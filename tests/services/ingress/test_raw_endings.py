@@ -200,3 +200,52 @@ def test_a_client_that_asks_no_more_waits_on_and_may_skip_an_interim_answer(
         answer = client.read()
         assert (answer.status, answer.headers["headrace-reason"]) == (504, "expired")
     assert len(pipeline.cancels) == cancelled
+
+
+def pipelined(first: bytes, unread: int = 1) -> bytes:
+    return first + GOOD * unread
+
+
+def test_a_client_that_leaves_pipelined_requests_cancels_the_one_that_waits(
+    ingress: IngressProcess, pipeline: Pipeline
+) -> None:
+    """Nothing is read of it by then, neither the requests behind nor the end."""
+    waits = a_request(a_json(), path=SILENT)
+    behind_asgi = a_request(a_json(), "expect: 100-continue", path=SILENT)
+    # More than one read takes, and more than the sockets have room for.
+    much, too_much = 3 * 2**18 // len(GOOD), 2**25 // len(GOOD)
+    ways = [
+        (leave_by_closing, pipelined(waits)),
+        (leave_by_reset, pipelined(waits)),
+        (leave_by_closing, pipelined(behind_asgi)),
+        (leave_by_closing, pipelined(waits, much)),
+        (leave_by_closing, pipelined(waits, too_much)),
+    ]
+    asked, cancelled = len(pipeline.requests), len(pipeline.cancels)
+    clients = [Connection(ingress.address) for _ in ways]
+    for client, (_, requests) in zip(clients, ways, strict=True):
+        client.socket.settimeout(0)
+        client.socket.send(requests)
+    until(lambda: len(pipeline.requests) - asked == len(ways))
+    for client, (leave, _) in zip(clients, ways, strict=True):
+        leave(client)
+    until(lambda: len(pipeline.cancels) - cancelled == len(ways))
+
+    keys = sorted(each.key for each in pipeline.cancels[cancelled:])
+    assert keys == sorted(each.key for each in pipeline.requests[asked:])
+
+
+def test_a_client_that_pipelines_and_asks_no_more_gets_its_answers(
+    ingress: IngressProcess, pipeline: Pipeline
+) -> None:
+    cancelled = len(pipeline.cancels)
+    limit = "headrace-timeout-ms: 1600"
+    with connected(ingress) as client:
+        client.send(pipelined(a_request(a_json(), limit, path=SILENT)))
+        client.socket.shutdown(socket.SHUT_WR)
+        statuses = [client.read().status for _ in range(2)]
+        if statuses[0] == 100:  # where the sweep came before the time limit
+            statuses = [statuses[1], client.read().status]
+        assert statuses == [504, 200]
+        assert client.is_closed()
+    assert len(pipeline.cancels) == cancelled

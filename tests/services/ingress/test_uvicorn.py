@@ -34,6 +34,8 @@ OWN = {
     name
     for name in (
         *vars(InferenceProtocol),
+        "_ahead",
+        "_asked_whether_there",
         "handler",
         "head_since_us",
         "quiet_since_us",
@@ -121,7 +123,9 @@ def test_the_other_names() -> None:
     assert httptools_impl.STATUS_LINE[200] == b"HTTP/1.1 200 OK\r\n"
     assert {"total_requests", "connections"} <= set(vars(ServerState()))
     assert {"pause_reading", "resume_reading"} <= set(vars(FlowControl))
-    assert "write_paused" in attributes_of("self", inspect.getsource(FlowControl))
+    assert {"read_paused", "write_paused"} <= attributes_of(
+        "self", inspect.getsource(FlowControl)
+    )
     assert callable(Server.capture_signals)
     source = Path(inspect.getfile(protocol)).read_text()
     assert "from uvicorn.protocols.http.httptools_impl import" in source
