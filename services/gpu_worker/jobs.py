@@ -102,6 +102,9 @@ class Job:
         self.shapes: dict[str, tuple[int, ...]] = {}
         """Of the arrays of a run that failed."""
 
+        self.must_stop = False
+        """Its run takes too long; nobody waits for one that has not begun."""
+
         self._arrays: list[Array] = []
         self.wait_us = self.input_us = self.run_us = self.output_us = 0
 
@@ -153,6 +156,9 @@ class Job:
     def run(self) -> None:
         """Run on the session. Afterwards ``outcomes`` is known."""
         assert self.runnable is not None
+        if self.must_stop:
+            self._run_failed(RunFailed(FailureKind.STOPPED, "it never began"))
+            return
         try:
             self._arrays = self.runnable.session.run(self.inputs)
         except RunFailed as failed:

@@ -283,9 +283,8 @@ class Loop:
                 self._joined(position)
             case ReadToEnd():
                 self._parts.fetcher.read_to_end()
-            case Terminate(batch):
-                self._process.log.error("run.limit_passed", batch=batch)
-                self._parts.runner.stop_run(self._jobs[batch])
+            case Terminate():
+                self._stop_run(decision)
             case Forget(batch):
                 self._jobs.pop(batch, None)
             case EndLink(link):
@@ -296,6 +295,14 @@ class Loop:
                 self._process.log.error("worker.cap_exceeded", alarm=event, **facts)
             case _:
                 self._write(decision)
+
+    def _stop_run(self, decision: Terminate) -> None:
+        job = self._jobs[decision.batch]
+        if decision.is_over:
+            self._process.log.error("run.limit_passed", batch=decision.batch)
+        elif not job.must_stop:
+            self._process.log.warning("run.stopped", batch=decision.batch)
+        self._parts.runner.stop_run(job)
 
     def _joined(self, position: int) -> None:
         self._parts.fetcher.read_from(position)

@@ -78,6 +78,7 @@ class OrderIntake:
             padded_rows=batch.padded_rows,
             latest_start_us=None if latest_us is None else self._to_mono(latest_us),
             bulk=job.is_bulk,
+            predicted_us=batch.predicted_us,
             link=link,
         )
         return BatchFetched(read, job)

@@ -38,6 +38,7 @@ class Runner:
 
     def stop_run(self, job: Job) -> None:
         """End the job's run, which then fails."""
+        job.must_stop = True
         if job.runnable is not None:
             job.runnable.session.stop()
 

@@ -95,6 +95,7 @@ class Bench:
         members: int = 1,
         latest_start_us: int | None = None,
         bulk: bool = False,
+        predicted_us: int = MS,
         again: bool = False,
         link: int | None = None,
     ) -> list[WorkerDecision]:
@@ -112,6 +113,7 @@ class Bench:
             padded_rows=members,
             latest_start_us=latest_start_us,
             bulk=bulk,
+            predicted_us=predicted_us,
             link=link,
         )
         return self.tell(read)

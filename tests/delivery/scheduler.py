@@ -37,6 +37,9 @@ class FifoScheduler:
         self.queue: dict[str, Request] = {}
         self.slots: dict[int, SlotChanged] = {}
         self.events: list[Event] = []
+        self.refusals: list[Refuse] = []
+        """What it says next, whatever for."""
+
         self._served: dict[tuple[str, str], ServedVersion] = {}
 
     def handle(self, event: Event, now_us: int) -> list[SchedulerDecision]:
@@ -56,6 +59,8 @@ class FifoScheduler:
         return []
 
     def wakeup_at_us(self) -> int | None:
+        if self.refusals:
+            return 0
         has_credit = any(level.credits_free for level in self.slots.values())
         if has_credit and any(self._slot_for(each) for each in self.queue.values()):
             return 0
@@ -63,7 +68,8 @@ class FifoScheduler:
         return min(deadlines, default=None)
 
     def _decide(self, now_us: int) -> list[SchedulerDecision]:
-        decided: list[SchedulerDecision] = []
+        decided: list[SchedulerDecision] = [*self.refusals]
+        self.refusals.clear()
         for request in list(self.queue.values()):
             deadline_us = request.deadline_us
             if deadline_us is not None and deadline_us <= now_us:

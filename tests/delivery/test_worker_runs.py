@@ -187,7 +187,7 @@ def test_a_run_past_its_limit_is_stopped_and_the_process_ends() -> None:
     bench.batch("b")
 
     assert bench.let_pass(bench.limits.run_min_us - 1) == []
-    assert bench.let_pass(1) == [Terminate("b")]
+    assert bench.let_pass(1) == [Terminate("b", is_over=True)]
     (done,) = bench.ran("b", (RETRY,))
     assert isinstance(done, WriteDone)
     assert ends_by(bench) == [Exit(WorkerExit.RUN_LIMIT)]

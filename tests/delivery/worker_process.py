@@ -96,6 +96,7 @@ class WorkerProcess(Process):
         self._replies = Producer(world, self)
         self._kept: dict[str, BatchRecord] = {}
         self._ran_us: dict[str, int] = {}
+        self._ended: set[str] = set()
         self._position: int | None = None
         self._read_to: int | None = None
         self._tick_at_us: int | None = None
@@ -275,13 +276,19 @@ class WorkerProcess(Process):
             self.after(run_us, partial(self.tell, lost))
         self._ran_us[batch] = run_us
         ended = RunEnded(batch, run_us, outcomes)
-        self.after(run_us, partial(self.tell, ended))
+        self.after(run_us, partial(self._run_ended, ended))
 
     def _stop_run(self, batch: str) -> None:
         kinds = {bytes(each.tensors[0]) for each in self._kept[batch].members}
         if b"stone" not in kinds:
             ended = RunEnded(batch, SECOND, (RUN_LIMIT,))
-            self.after(self.world.latency_us(), partial(self.tell, ended))
+            self.after(self.world.latency_us(), partial(self._run_ended, ended))
+
+    def _run_ended(self, ended: RunEnded) -> None:
+        """Once, whether by itself or because it was told to."""
+        if ended.batch not in self._ended:
+            self._ended.add(ended.batch)
+            self.tell(ended)
 
     def _write_replies(self, batch: str, members: tuple[int, ...]) -> None:
         requests = self._kept[batch].members
@@ -348,6 +355,7 @@ class WorkerProcess(Process):
                     padded_rows=len(record.members),
                     latest_start_us=None if late_us is None else self.mono_us(late_us),
                     bulk=False,
+                    predicted_us=self.world.run_us[1],
                     link=number,
                 )
                 self._kept[record.batch] = record

@@ -236,6 +236,30 @@ def unstoppable() -> bytes:
     )
 
 
+def hanging() -> bytes:
+    """Y = X after as many turns of an empty loop as the largest row says, 20 million
+    of which take some ten seconds; a run is stopped between two turns."""
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["c2"]), node("Identity", ["s"], ["s2"])],
+        "turn",
+        [
+            value("i", T.INT64, []),
+            value("c", T.BOOL, []),
+            value("s", T.INT64, ["n", 1]),
+        ],
+        [value("c2", T.BOOL, []), value("s2", T.INT64, ["n", 1])],
+    )
+    return model(
+        "hanging",
+        [
+            node("ReduceMax", ["X"], ["T"], keepdims=0),
+            node("Loop", ["T", "", "X"], ["Y"], body=body),
+        ],
+        [value("X", T.INT64, ["n", 1])],
+        [value("Y", T.INT64, ["n", 1])],
+    )
+
+
 def slow(loops: int, width: int = 1024) -> bytes:
     """``loops`` products with an orthogonal matrix: time without growing values."""
     weight = np.random.default_rng(0).standard_normal((width, width))

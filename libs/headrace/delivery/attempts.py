@@ -45,7 +45,7 @@ from headrace.domain import Event as SchedulerEvent
 __all__ = ["Attempts", "Failed", "Toll"]
 
 NOT_TRIED = frozenset({Setback.LATE, Setback.NEIGHBOUR, Setback.HANDED_BACK})
-WHOLE_BATCH = frozenset({Setback.MODEL_ERROR, Setback.OOM})
+WHOLE_BATCH = frozenset({Setback.MODEL_ERROR, Setback.OOM, Setback.STOPPED})
 """Setbacks that say nothing about any one member."""
 ENDED_WORKER = frozenset({Setback.RUN_LIMIT, Setback.DEVICE})
 LOSSES_TO_SUSPECT = 2
@@ -73,7 +73,6 @@ class Toll(Enum):
 
 
 _WHY = {
-    Toll.NOTHING: "nothing was tried",
     Toll.ATTEMPT: "its worker does not have it",
     Toll.WORKER: "its worker was lost",
     Toll.BEHIND: "its worker was lost",
@@ -267,6 +266,7 @@ class Attempts:
                     Toll.NOTHING,
                     group=f"{done.batch}.{half}",
                     avoid=done.slot,
+                    why=member.text,
                 )
 
     def _failed_alone(
@@ -276,10 +276,15 @@ class Attempts:
         it failed in company before."""
         bulk = entry.request.priority is Priority.BULK
         is_last = entry.request.attempt >= self._limits.attempts_max(bulk=bulk)
-        if member.reason == Setback.MODEL_ERROR and (entry.has_failed or is_last):
+        is_model_error = member.reason == Setback.MODEL_ERROR
+        if is_model_error and (entry.has_failed or is_last):
             self._verdicts.fail(entry, Reason.MODEL_ERROR, member.text)
             return
-        entry.has_failed |= member.reason == Setback.MODEL_ERROR
+        if is_last and member.reason == Setback.STOPPED:
+            # A slow device looks the same: nobody is blamed for good.
+            self._verdicts.fail(entry, Reason.EXPIRED, f"alone, {member.text}")
+            return
+        entry.has_failed |= is_model_error
         self.retry(entry, now_us, avoid=slot, why=member.text)
 
     def retry(  # noqa: PLR0913 - what it costs, where it may go, why
@@ -316,7 +321,7 @@ class Attempts:
             entry.suspect, is_last = True, False
         if is_last and toll is Toll.LAPSE:
             return  # nothing is left to try elsewhere, and its worker may say more
-        why = why or _WHY[toll]
+        why = why or _WHY.get(toll, entry.why)
         is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
         if is_last or is_killer:
             killed = is_lost and entry.suspect
@@ -324,9 +329,8 @@ class Attempts:
             text = f"{request.attempt} attempts failed, the last one because {why}"
             self._verdicts.fail(entry, reason, text)
             return
-        is_afforded = toll is Toll.NOTHING or self._budget.spend(
-            request.model, request.version
-        )
+        version = request.model, request.version
+        is_afforded = toll is Toll.NOTHING or self._budget.spend(*version)
         if not is_afforded and not bulk:
             text = f"too many requests of the model are tried again already ({why})"
             self._verdicts.fail(entry, last, text)
@@ -337,6 +341,7 @@ class Attempts:
             group=request.key if entry.suspect else group or request.group,
             avoid=avoid,
         )
+        entry.why = why
         self.put_back(entry)
         if bulk and toll is not Toll.NOTHING:
             self._back_off(entry, now_us, is_longest=not is_afforded)

@@ -60,6 +60,7 @@ class Entry:
         "sources",
         "state",
         "suspect",
+        "why",
         "writes_left",
     )
 
@@ -88,6 +89,9 @@ class Entry:
         self.suspect = False
         """Its next attempt runs alone: a worker crashed with it on board, or two were
         lost."""
+
+        self.why = ""
+        """How it came to be queued again; empty before that."""
 
         self.writes_left = 0
         """Records that must be acked before a verdict is settled."""

@@ -107,7 +107,7 @@ class Slots:
         if slot is not None and counts:
             slot.remember_done(done.batch)
             if slot.held.pop(done.batch, None) is not None:
-                run_us = done.run_us or None
+                run_us = done.measured_us
                 self._attempts.tell(BatchEnded(done.batch, done.slot, run_us), now_us)
         failed = []
         for member in done.members:

@@ -39,6 +39,9 @@ class _Ending(NamedTuple):
     letter: DeadLetter | None
 
 
+_TOO_LATE = frozenset({Reason.EXPIRED, Reason.DEADLINE_UNATTAINABLE})
+
+
 class Verdicts:
     """The ends without a result that a lane has decided and not yet settled."""
 
@@ -104,16 +107,18 @@ class Verdicts:
         self._end(entry, self._waiting, terminal, letter)
 
     def refuse(self, entry: Entry, refuse: Refuse, now_us: int) -> None:
-        """A refusal. A bulk request is never just refused: its end is a verdict."""
-        request = entry.request
+        """A refusal. A bulk request is never just refused: its end is a verdict. Who
+        was sent before is told what became of that: its queue was not too long."""
+        request, reason, text = entry.request, refuse.reason, refuse.text
+        if reason in _TOO_LATE and entry.why:
+            reason = Reason.EXPIRED
+            text = f"it was tried, but {entry.why}; for another try: {text}"
         if request.priority is Priority.BULK:
-            self.fail(entry, refuse.reason, refuse.text)
+            self.fail(entry, reason, text)
             return
         terminal = None
         if request.reply_to is not None and not self._is_stale(entry, now_us):
-            terminal = self._terminal(
-                entry, refuse.reason, refuse.text, refuse.retry_after_us
-            )
+            terminal = self._terminal(entry, reason, text, refuse.retry_after_us)
         self._end(entry, self._decided, terminal, None)
 
     def cancel(self, entry: Entry) -> None:

@@ -54,7 +54,8 @@ from headrace.delivery.worker_events import (
     WriteEnded,
 )
 from headrace.delivery.worker_held import HANDED_BACK, LATE, OVERDUE, Held, Phase
-from headrace.delivery.worker_limits import FINISHED_KEPT, RunTimes, WorkerLimits
+from headrace.delivery.worker_limits import FINISHED_KEPT, WorkerLimits
+from headrace.delivery.worker_patience import RunWatch
 from headrace.delivery.worker_ways import Ways
 
 __all__ = ["WorkerCore"]
@@ -69,7 +70,7 @@ class WorkerCore:
     def __init__(self, *, lane: int, limits: WorkerLimits | None = None) -> None:
         self._lane = lane
         self._limits = limits or WorkerLimits()
-        self._times = RunTimes(self._limits)
+        self._watch = RunWatch(self._limits)
         self._ways = Ways()
         self._incarnation: int | None = None
         self._epoch = -1
@@ -133,7 +134,7 @@ class WorkerCore:
         if self._ending is not None:
             instants.append(self._ending_at_us)
         elif self._running:
-            instants.append(self._running.run_limit_at_us)
+            instants.append(self._running.stops_at_us)
         if self._quiet_at_us is not None and not self._held:
             instants.append(self._quiet_at_us)
         return min(instants, default=None)
@@ -164,6 +165,8 @@ class WorkerCore:
             case ModelsReady():
                 self._models = event.models
             case GapNoticed():
+                if self._running:
+                    self._watch.start_patience(self._running, now_us)
                 # Before the join nothing has been read that could be stale.
                 if self._incarnation is not None:
                     self._catching_up += 1
@@ -272,8 +275,8 @@ class WorkerCore:
                 decisions.append(self._done(held, LATE, now_us))
                 continue
             held.phase = Phase.RUNNING
-            held.run_limit_at_us = now_us + self._times.limit_us(held.read)
             self._running = held
+            self._watch.start(held, now_us)
             return [*decisions, Run(held.read.batch)]
         return decisions
 
@@ -284,11 +287,10 @@ class WorkerCore:
         assert held is not None, "a run ended that was not asked for"
         assert held.read.batch == event.batch, "the runner ran another batch"
         self._running = None
-        if event.run_us:
-            self._times.add(held.read, event.run_us)
-        succeeded = held.ran(event.outcomes)
+        outcomes = self._watch.ended(held, event)
+        succeeded = held.ran(outcomes)
         if not succeeded:
-            return [self._done(held, event.outcomes, now_us)]
+            return [self._done(held, outcomes, now_us)]
         held.phase = Phase.REPLYING
         held.pending = set(succeeded)
         limits = self._limits
@@ -406,10 +408,13 @@ class WorkerCore:
             for held in self._held.values()
             if held.phase is Phase.REPLYING and now_us >= held.replies_by_us
         ]
-        running = self._running
-        if running and self._ending is None and now_us >= running.run_limit_at_us:
-            decisions.append(Terminate(running.read.batch))
-            decisions += self._give_up(WorkerExit.RUN_LIMIT, now_us)
+        running = self._running if self._ending is None else None
+        if running and now_us >= running.stops_at_us:
+            is_over = now_us >= running.run_limit_at_us
+            decisions.append(Terminate(running.read.batch, is_over))
+            if is_over:
+                decisions += self._give_up(WorkerExit.RUN_LIMIT, now_us)
+            self._watch.stopped(running, now_us)
         decisions += self._exits(now_us)
         if self._quiet_at_us is not None and not self._held:
             decisions += self._leave(now_us)

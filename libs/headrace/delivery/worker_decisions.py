@@ -81,10 +81,11 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """The run is older than its limit: stop it (``RunOptions.terminate``). Its
-    ``RunEnded`` is still expected."""
+    """The run has taken too long: stop it (``RunOptions.terminate``). Its ``RunEnded``
+    is still expected. ``is_over``: it is older than its limit, and the process ends."""
 
     batch: str
+    is_over: bool
 
 
 class WriteReplies(msgspec.Struct, frozen=True):

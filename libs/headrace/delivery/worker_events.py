@@ -57,6 +57,7 @@ class BatchRead(msgspec.Struct, frozen=True):
 
     ``latest_start_us`` is on the worker's monotonic clock. ``bulk``: no member has
     an ingress waiting for it, so that its results may take longer to be acked.
+    ``predicted_us``: how long its former expects the run to take.
     """
 
     offset: int
@@ -71,6 +72,7 @@ class BatchRead(msgspec.Struct, frozen=True):
     padded_rows: int
     latest_start_us: int | None
     bulk: bool
+    predicted_us: int
     link: int | None = None
 
 

@@ -43,7 +43,14 @@ class Held(msgspec.Struct):
 
     read: BatchRead
     phase: Phase = Phase.WAITING
+    started_us: int = 0
     run_limit_at_us: int = 0
+    patience_ends_us: int | None = None
+    """When its run is stopped for its members' sake; None: not before its limit."""
+
+    is_stopped: bool = False
+    """That was asked of it; false again at its limit."""
+
     replies_by_us: int = 0
     outcomes: list[Outcome] = []
     pending: set[int] = set()
@@ -54,6 +61,13 @@ class Held(msgspec.Struct):
 
     done_at_us: int = 0
     """When its done was first written."""
+
+    @property
+    def stops_at_us(self) -> int:
+        """When its run is to be stopped."""
+        if self.patience_ends_us is None:
+            return self.run_limit_at_us
+        return min(self.patience_ends_us, self.run_limit_at_us)
 
     def ran(self, told: tuple[Outcome, ...]) -> tuple[int, ...]:
         """Note one outcome for all members or one each; the members that succeeded."""

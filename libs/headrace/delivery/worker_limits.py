@@ -1,16 +1,10 @@
-"""The limits of one worker process, and how long one of its runs may take."""
+"""The limits of one worker process."""
 
 from __future__ import annotations
 
-from collections import deque
-
 from pydantic import BaseModel, PositiveInt
 
-from headrace.delivery.worker_events import BatchRead
-
-__all__ = ["FINISHED_KEPT", "RunTimes", "WorkerLimits"]
-
-RUN_TIMES_KEPT = 64
+__all__ = ["FINISHED_KEPT", "WorkerLimits"]
 
 FINISHED_KEPT = 256
 """Batches whose ``done`` is acked that a worker remembers: a copy of their record is
@@ -37,6 +31,24 @@ class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     """The run limit: a run is stopped, and the process ends, after ``run_factor`` times
     the longest of the last runs of that size, within these two. Its members run again
     elsewhere; with a member that does so three times the reason is ``crash``."""
+
+    patience_percent: PositiveInt = 40
+    """A run of several members, an ingress waiting for one, is stopped, and its members
+    tried in halves, when it has taken so much of the time that they had left (of 5 s
+    where bulk rides along, which has no limit), and ``run_factor`` times what the last
+    runs of the version took at most and what was expected, and ``patience_min``. A run
+    of one member has all the time that it had left."""
+
+    patience_runs: PositiveInt = 4
+    """Not before so many runs of the version have ended in the process: first runs may
+    take many times as long as others."""
+
+    patience_min_us: PositiveInt = 250_000
+    doubt_factor: PositiveInt = 3
+    """After such a stop, until its members' time is over, runs of several are stopped
+    after ``doubt_factor`` times what the last ones took at most and ``patience_min``,
+    and those of one member as the first was. Who is stopped alone in the last attempt
+    ends with the reason ``expired``."""
 
     run_end_wait_us: PositiveInt = 5_000_000
     """How long a stopped run may take to end, and all that is held to be handed back;
@@ -69,22 +81,3 @@ class WorkerLimits(BaseModel, frozen=True, extra="forbid"):
     leave_quiet_us: PositiveInt = 300_000
     """A draining worker with nothing to do waits for batches that were sent before
     its report was read: running one is cheaper than its retry elsewhere."""
-
-
-class RunTimes:
-    """How long runs of a size took, for the limit of the next one."""
-
-    def __init__(self, limits: WorkerLimits) -> None:
-        self._limits = limits
-        self._times: dict[tuple[str, str, int], deque[int]] = {}
-
-    def add(self, read: BatchRead, run_us: int) -> None:
-        key = (read.model, read.version, read.padded_rows)
-        times = self._times.setdefault(key, deque(maxlen=RUN_TIMES_KEPT))
-        times.append(run_us)
-
-    def limit_us(self, read: BatchRead) -> int:
-        """Of so few samples the 99th percentile is the longest."""
-        times = self._times.get((read.model, read.version, read.padded_rows), (0,))
-        wanted = self._limits.run_factor * max(times)
-        return min(max(wanted, self._limits.run_min_us), self._limits.run_max_us)

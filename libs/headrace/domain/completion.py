@@ -77,10 +77,16 @@ class Setback(StrEnum):
     """The batch needed more memory than there was."""
     RUN_LIMIT = "run_limit"
     """The run passed its limit; the process ends."""
+    STOPPED = "stopped"
+    """The run took so long that it was stopped, to find out for which of its members;
+    the process goes on."""
     DEVICE = "device"
     """The device failed for good under the batch; the process ends."""
     HANDED_BACK = "handed_back"
     """The process ends and did not come to run it."""
+
+
+_CUT_SHORT = frozenset({Setback.RUN_LIMIT, Setback.STOPPED})
 
 
 class DoneMember(msgspec.Struct, frozen=True, gc=False):
@@ -108,6 +114,14 @@ class Done(msgspec.Struct, frozen=True):
     order: bytes = b""
     """How it was ordered, of a batch that no other record tells of
     (:func:`headrace.wire.order_of`)."""
+
+    @property
+    def measured_us(self) -> int | None:
+        """What the run took, where there was one that ended by itself: how long a
+        stopped one went on says nothing of those to come."""
+        if any(member.reason in _CUT_SHORT for member in self.members):
+            return None
+        return self.run_us or None
 
 
 class Refused(msgspec.Struct, frozen=True):

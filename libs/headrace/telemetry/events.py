@@ -81,6 +81,7 @@ LogEvent = Literal[
     "run.limit_passed",
     "run.out_of_memory",
     "run.rows_blamed",
+    "run.stopped",
     "setup.refused",
     "slot.joined",
     "slot.silent",

@@ -146,7 +146,13 @@ def whole(pool: Pool, served: ServedVersion, number: int) -> Request:
 def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None:
     put_version(pool.models, "moody", "1", graphs.raising(least=5))
     put_version(pool.models, "good", "1", graphs.raising())
-    pool.start(runs__breaker_failures="2", runs__breaker_us="500000")
+    put_version(pool.models, "hanging", "1", graphs.hanging())
+    worker = pool.start(
+        runs__breaker_failures="2",
+        runs__breaker_us="500000",
+        runs__patience_runs="2",
+        runs__patience_percent="8",
+    )
     served = pool.served("moody")
 
     def run(
@@ -175,3 +181,14 @@ def test_a_version_whose_runs_fail_is_spared_and_tried_again(pool: Pool) -> None
     assert [run(-9, good) for _ in range(5)] == [failed] * 5
     assert run(0, good) == OK
     assert len(pool.announced("good")) == said_before
+
+    # A row that hangs is stopped for its neighbours, and costs no process.
+    hanging = pool.served("hanging")
+    assert [run(1, hanging) for _ in range(2)] == [OK] * 2
+    hung = [whole(pool, hanging, number) for number in (1, 10**12)]
+    stopped = pool.done(pool.send(hanging, hung))
+    assert told(stopped) == {(MemberStatus.RETRY, Setback.STOPPED)}
+    assert stopped.measured_us is None
+    assert run(1, hanging) == OK
+    assert pool.announced("hanging")[-1].state is ModelState.READY
+    assert worker.poll() is None
