@@ -84,7 +84,7 @@ class Handler:
         self.limits = limits
         self.clock = clock
         self.outcomes = outcomes
-        self.drain = Drain(limits.drain_ms)
+        self.drain = Drain(limits)
         self.bodies = Bodies(limits.bodies_bytes_max)
         self.ends = Endings(
             admission=admission,
@@ -346,10 +346,6 @@ class Handler:
         )
         if now_us >= deadline_us:
             return over(exchange)
-        if self.drain.is_on:
-            refusal = self.drain.refusal_of(waits_to_us)
-            if refusal is not None:
-                return refusal
         # The reply may be faster than the return from produce.
         self.ends.wait(exchange, waits_to_us)
         if self._claims.takes(parsed.size):

@@ -17,6 +17,7 @@ __all__ = ["Leaving"]
 ABORT_AFTER_US = 250_000
 """So long after the drain's end a client may take to read its last answer."""
 
+GIVE_UP_AFTER_US = 2_000_000
 
 SUCCESSOR_WITHIN_US = 15_000_000
 """For its successor an ingress waits no longer."""
@@ -56,7 +57,8 @@ class Leaving:
 
     One that has a successor works on until that one is ready, as if nobody had asked.
     Then, or at once, it drains: it takes no new connection, ends each with its next
-    answer, and tells whoever is left at the end.
+    answer, and tells whoever is left at the end. Whoever starts it may be in haste
+    later, and says so by no longer listening.
     """
 
     def __init__(  # noqa: PLR0913 - what ends
@@ -85,12 +87,16 @@ class Leaving:
         drain = self._handler.drain
         if self._asked.is_set() and not drain.is_on and self._may_begin(now_us):
             self._begin(now_us)
+        if drain.is_on and not self._succession.is_hoped_for:
+            drain.hasten(now_us)
         over_us = drain.over_us(now_us)
         if over_us is None:
             return
         self._server.cut_off(drain.last_refusal())
         if over_us > ABORT_AFTER_US:
             self._server.abort()
+        if over_us > GIVE_UP_AFTER_US:
+            self._server.give_up()
 
     @property
     def state(self) -> ServiceState:
@@ -121,6 +127,6 @@ class Leaving:
         unanswered = len(self._handler.ends.waiters)
         get_log().info("drain.started", unanswered=unanswered)
         self._health.drain()
-        self._handler.drain.begin(now_us)
+        self._handler.drain.begin(now_us, has_successor=self._has_successor)
         self._server.drain()
         self._kept.hurry()

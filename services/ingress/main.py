@@ -224,7 +224,6 @@ class _Ingress:
                 v1=self._batches.routes,
             ),
             self._handler,
-            self._settings.limits,
         )
 
     def _made_kept(self) -> KeptParts:

@@ -17,7 +17,7 @@ from services.ingress.cold import Edge
 from services.ingress.handler import Handler
 from services.ingress.protocol import InferenceProtocol
 from services.ingress.refusal import Refusal
-from services.ingress.settings import HttpSettings, IngressLimits
+from services.ingress.settings import HttpSettings
 
 __all__ = ["HttpServer", "allow_connections", "bind", "url_of"]
 
@@ -76,7 +76,7 @@ def allow_connections() -> None:
 class HttpServer(Server):
     """Serves until ``drain``; then answers what is in flight and ends."""
 
-    def __init__(self, app: Edge, handler: Handler, limits: IngressLimits) -> None:
+    def __init__(self, app: Edge, handler: Handler) -> None:
         self._app = app
         self._handler = handler
         protocol = partial(InferenceProtocol, handler)
@@ -92,8 +92,6 @@ class HttpServer(Server):
                 server_header=False,
                 date_header=False,
                 backlog=BACKLOG,
-                # For what outlives even `abort`.
-                timeout_graceful_shutdown=limits.drain_ms // 1000 + 2,
             )
         )
 
@@ -116,6 +114,10 @@ class HttpServer(Server):
         """Whoever is still connected reads no answer."""
         for connection in self._open():
             connection.transport.abort()
+
+    def give_up(self) -> None:
+        """For what outlives even `abort`."""
+        self.force_exit = True
 
     @property
     def connections(self) -> int:

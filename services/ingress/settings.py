@@ -96,6 +96,9 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     drain_ms: PositiveInt = 15_000
     """After SIGTERM, how long answers are awaited before the process ends."""
 
+    drain_succeeded_ms: PositiveInt = 600_000
+    """The same where a successor has its place: a request's longest time limit."""
+
     drain_idle_ms: PositiveInt = 750
     """How long a connection that is idle at SIGTERM, or made just then, stays open:
     what it asks is answered, with ``connection: close``. It may be on its way."""

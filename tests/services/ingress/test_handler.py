@@ -7,9 +7,11 @@ import pytest
 
 from headrace.domain import ModelState, Reason
 from headrace.testing import MemoryBroker, Outage
-from headrace.wire import NewTopic, Record, Role, ServiceState
+from headrace.wire import TIMEOUT_MAX_US, NewTopic, Record, Role, ServiceState
+from services.ingress.drain import Drain
 from services.ingress.handler import LOG_SILENT_US
 from services.ingress.head import Keep
+from services.ingress.settings import IngressLimits
 from tests.services.ingress.models import a_version
 from tests.services.ingress.world import BODY, TOPICS, World, a_result, an_error
 
@@ -128,18 +130,45 @@ def test_an_error_reply_has_its_reasons_status(reason: Reason, status: int) -> N
     assert (b"retry-after: 3" in exchange.fields) == (status in {429, 503})
 
 
-def test_a_draining_ingress_takes_what_can_end_before_it_does() -> None:
+def test_a_draining_ingress_takes_what_may_wait_longer_than_it_lives() -> None:
+    """Hardly any request waits for as long as it may."""
     world = World()
-    drain_ms = world.handler.limits.drain_ms
-    world.handler.drain.begin(world.clock.now_us())
-    world.clock.advance(1_000)
-    taken = world.ask(LIMIT)
-    assert not taken.response_complete
-    late = world.ask((b"headrace-timeout-ms", b"%d" % drain_ms))
+    drain = world.handler.drain
+    drain.begin(world.clock.now_us())
+    for limit_ms in (5_000, 10_000, 60_000, 600_000):
+        taken = world.ask((b"headrace-timeout-ms", b"%d" % limit_ms))
+        assert not taken.response_complete
+        world.reply(a_result(taken))
+        assert taken.status == 200
+    late = world.ask((b"headrace-timeout-ms", b"600000"))
+    world.handler.cut_off(drain.last_refusal())
     assert (late.status, late.reason) == (503, "draining")
     assert b"retry-after" in late.fields
-    world.reply(a_result(taken))
-    assert taken.status == 200
+
+
+def test_a_drain_behind_a_successor_lasts_as_long_as_any_request_may() -> None:
+    limits = IngressLimits()
+    drain = Drain(limits)
+    drain.begin(0, has_successor=True)
+    last_us = limits.drain_succeeded_ms * 1000
+    assert last_us >= TIMEOUT_MAX_US
+    assert drain.over_us(last_us - 1) is None
+    assert drain.over_us(last_us) == 0
+    assert "drain_succeeded_ms" in drain.last_refusal().text
+
+
+def test_a_drain_in_haste_lasts_no_longer_than_one_without_a_successor() -> None:
+    limits = IngressLimits()
+    drain = Drain(limits)
+    drain.hasten(0)
+    assert not drain.is_on
+    drain.begin(0, has_successor=True)
+    for now_us in (7, 8, 9):  # the first time counts
+        drain.hasten(now_us)
+    last_us = 7 + limits.drain_ms * 1000
+    assert drain.over_us(last_us - 1) is None
+    assert drain.over_us(last_us) == 0
+    assert "drain_ms" in drain.last_refusal().text
 
 
 def test_a_time_limit_that_the_body_outlasted_is_503() -> None:

@@ -44,7 +44,7 @@ async def serving(world: World) -> AsyncIterator[tuple[str, int]]:
         health,
         cast("Later", SimpleNamespace(get=planted, delete=planted)),
     )
-    server = HttpServer(app, world.handler, world.handler.limits)
+    server = HttpServer(app, world.handler)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve([listener]))
         try:

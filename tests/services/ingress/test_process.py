@@ -349,6 +349,7 @@ def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
                 3,
                 pass_fds=(number, *passed),
                 HTTP__SOCKET=number,
+                LIMITS__DRAIN_IDLE_MS=CLIENT_WAITS_MS,
                 **more,
             )
 
@@ -359,16 +360,24 @@ def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
                 assert kept.headers.get("connection") != "close"
                 first.process.send_signal(signal.SIGTERM)
                 until(lambda: bool(first.logged("drain.started")))
-                last = client.post("/v2/models/echo/infer", json=BODY)
-                assert (last.status_code, last.headers["connection"]) == (200, "close")
+                assert_last(client)
             assert first.process.wait(30) == 0
         with ThreadPoolExecutor(8) as pool:
             # Nobody runs: they connect, and wait.
             asked = [pool.submit(infer, url, "echo") for _ in range(8)]
             supervisor, theirs = socket.socketpair()
             number = theirs.fileno()
-            with ingress(number, HTTP__SUCCESSION=number) as second:
+            haste = {"LIMITS__DRAIN_MS": 1}
+            with (
+                ingress(number, HTTP__SUCCESSION=number, **haste) as second,
+                httpx.Client(base_url=url, timeout=20) as client,
+            ):
                 assert {each.result().status_code for each in asked} == {200}
+                patient = pool.submit(
+                    infer, url, "silent", headrace_timeout_ms="600000"
+                )
+                until(lambda: len(unanswered(second)) == 1)
+                assert client.get("/livez").is_success
                 second.process.send_signal(signal.SIGTERM)
                 assert supervisor.recv(1) == b"\n"
                 served = infer(url, "echo")
@@ -376,14 +385,24 @@ def test_connections_wait_for_the_next_ingress_and_what_comes_late_is_answered(
                 assert served.headers.get("connection") != "close"
                 assert not second.logged("drain.started")
                 with ingress(number, HTTP__SUCCESSION=number) as third:
-                    assert second.process.wait(30) == 0
-                    assert second.logged("drain.started")
+                    until(lambda: bool(second.logged("drain.started")))
+                    assert_last(client)
                     assert infer(url, "echo").status_code == 200
-                    # Nobody starts another one.
+                    assert not patient.done()
+                    # Nobody starts another one, and somebody waits for their end.
                     supervisor.close()
+                    assert patient.result().headers["headrace-reason"] == "draining"
+                    assert second.process.wait(DRAINS_WITHIN_S) == 0
                     third.process.send_signal(signal.SIGTERM)
                     assert third.process.wait(DRAINS_WITHIN_S) == 0
             theirs.close()
+
+
+def assert_last(client: httpx.Client) -> None:
+    """What comes on an open connection is answered, however long it may wait."""
+    limit = {"headrace-timeout-ms": "60000"}
+    last = client.post("/v2/models/echo/infer", json=BODY, headers=limit)
+    assert (last.status_code, last.headers["connection"]) == (200, "close")
 
 
 @pytest.mark.parametrize(
