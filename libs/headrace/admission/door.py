@@ -64,6 +64,7 @@ class _Terms(NamedTuple):
     lag_us: int
     is_heavy: bool
     versions: float
+    lull: float
 
 
 class Door:
@@ -142,6 +143,7 @@ class Door:
                 lag_us,
                 tenant in known.heavy,
                 known.versions,
+                known.lull,
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
             return Admitted(lane) if denied is None else denied
@@ -254,6 +256,7 @@ class Door:
         lag_us: int,
         is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
         versions: float,
+        lull: float,
     ) -> Denied | None:
         settings = self._settings
         left_us = limit_us - lag_us
@@ -269,6 +272,7 @@ class Door:
             left_us=left_us,
             batch_us=batch_us,
             versions=versions,
+            lull=lull,
         )
         run, run_us = ("a batch", batch_us) if in_batch else ("a run", one_us)
         if is_heavy:
