@@ -10,7 +10,7 @@ FILLED = a_load(standard=58)
 """With the 10 ms of a request's own batch more than 0.6 of 100 ms, and in time."""
 
 
-def after(short: int, filled: int) -> Admitted | Denied:
+def after(short: int, filled: int, *, lag_us: int = 0) -> Admitted | Denied:
     """What is said when a lane was heard every 50 ms, with too little to do for a full
     batch at first, with enough then."""
     door = a_door(a_load())
@@ -18,6 +18,7 @@ def after(short: int, filled: int) -> Admitted | Denied:
         load = FILLED if number > short else a_load(running_ms=4, standard=5)
         now_us = number * 50 * MS
         door.heard(0, load, request_us=1 * MS, rest_us=2 * MS, now_us=now_us)
+    door.loop_lag_us = lag_us
     return ask(door, now_us=(short + filled) * 50 * MS)
 
 
@@ -48,3 +49,8 @@ def test_a_door_says_how_much_a_lull_allows() -> None:
     denied = after(short=40, filled=25)
     assert isinstance(denied, Denied)
     assert "(fill, and more as the device had little to do of late)" in denied.text
+
+
+def test_an_ingress_that_is_behind_allows_nothing_for_a_lull() -> None:
+    assert after(short=40, filled=1, lag_us=1 * MS) == Admitted(0)
+    assert isinstance(after(short=40, filled=1, lag_us=2 * MS), Denied)

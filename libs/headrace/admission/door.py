@@ -143,7 +143,8 @@ class Door:
                 lag_us,
                 tenant in known.heavy,
                 known.versions,
-                known.lull,
+                # An ingress that is behind may itself be why a device ran dry.
+                0.0 if lag_us > LAG_MIN_US else known.lull,
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
             return Admitted(lane) if denied is None else denied
