@@ -76,6 +76,11 @@ class Tallies:
     def __init__(self) -> None:
         self.offered = 0
         self.on_time = 0
+        self.on_time_within = 0.0
+        """Of those, what ran while requests still came; of a batch that ran across the
+        end of the last stream, that part of its requests. What drains afterwards is the
+        more the longer a policy lets its queues become, whatever rate it holds."""
+
         self.late = 0
         self.refused = Counter[str]()
         self.latency_us = Histogram()
@@ -107,6 +112,7 @@ class Tallies:
     def merge(self, other: Tallies) -> None:
         self.offered += other.offered
         self.on_time += other.on_time
+        self.on_time_within += other.on_time_within
         self.late += other.late
         self.refused.update(other.refused)
         self.latency_us.merge(other.latency_us)
