@@ -32,6 +32,22 @@ def test_a_lull_is_forgotten_where_there_is_always_enough_to_do() -> None:
     assert isinstance(after(short=40, filled=30), Denied)
 
 
+def test_a_device_that_ran_dry_beside_refusals_was_in_no_lull() -> None:
+    def alternately(*, asked: bool) -> Admitted | Denied:
+        door, now_us = a_door(a_load()), 0
+        for _ in range(20):
+            for load in (FILLED, a_load()):
+                now_us += 50 * MS
+                door.heard(0, load, request_us=1 * MS, rest_us=2 * MS, now_us=now_us)
+                if asked and load is FILLED:
+                    assert isinstance(ask(door, now_us=now_us), Denied)
+        door.heard(0, FILLED, request_us=1 * MS, rest_us=2 * MS, now_us=now_us)
+        return ask(door, now_us=now_us)
+
+    assert isinstance(alternately(asked=True), Denied)
+    assert alternately(asked=False) == Admitted(0)
+
+
 def test_what_ends_too_late_is_refused_after_a_lull_too() -> None:
     door = a_door(a_load())
     door.heard(0, a_load(), request_us=0, rest_us=0, now_us=2_000 * MS)

@@ -147,7 +147,10 @@ class Door:
                 0.0 if lag_us > LAG_MIN_US else known.lull,
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
-            return Admitted(lane) if denied is None else denied
+            if denied is None:
+                return Admitted(lane)
+            known.has_refused = True
+            return denied
         return self._unseen(blind, full, price, priority, in_flight, now_us)
 
     def _unseen(

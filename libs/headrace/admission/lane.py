@@ -58,8 +58,11 @@ class Lane:
 
         self._short = 0.0
         self.lull = 0.0
-        """How much of late the lane had too little to do for full batches, from 0 to 1:
-        it is asked in bursts, and has time for them afterwards."""
+        """How much of late the lane was asked for too little to fill batches, from 0 to
+        1: it is asked in bursts, and has time for them afterwards."""
+        self.has_refused = False
+        """Since it was heard: if it then has too little to do, that is not for want of
+        requests."""
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
         self._watch_lull(load, now_us)
@@ -103,6 +106,8 @@ class Lane:
         has_us += sum(queue.backlog_us for queue in load.queues) / load.slots
         batch_us = max(price.batch_us for price in load.prices)
         is_short = has_us <= max(len(load.prices) / load.slots, 1.0) * batch_us
+        is_short = is_short and not self.has_refused
+        self.has_refused = False
         elapsed_us = max(now_us - self.heard_us, 0) if self.heard_us >= 0 else 0
         self._short += (is_short - self._short) * (1 - exp(-elapsed_us / LULL_US))
         self.lull = round(min(self._short / LULL_FULL, 1.0), 1)
