@@ -9,6 +9,7 @@ from math import log
 
 import msgspec
 
+from headrace.domain import Request
 from headrace.simulation.workload import Kind
 
 __all__ = ["Histogram", "Results", "Tallies"]
@@ -16,6 +17,7 @@ __all__ = ["Histogram", "Results", "Tallies"]
 BUCKETS_PER_E = 1 / log(1.01)
 """Buckets are one percent wide."""
 
+SECOND_US = 1_000_000
 LARGEST = 1 << 62
 """No value is larger."""
 
@@ -100,6 +102,17 @@ class Tallies:
         """Of requests offered in these seconds."""
         offered = sum(self.offered_by_second[start_s:end_s])
         return sum(self.on_time_by_second[start_s:end_s]) / offered if offered else 1.0
+
+    def answer(self, request: Request, at_us: int, part_within: float) -> None:
+        """Its answer reached the client; ``part_within`` is how much of its run was
+        while requests still came."""
+        if request.deadline_us is None or at_us <= request.deadline_us:
+            self.on_time += 1
+            self.on_time_within += part_within
+            self.on_time_by_second[request.arrived_us // SECOND_US] += 1
+        else:
+            self.late += 1
+        self.latency_us.add(at_us - request.arrived_us)
 
     def reach(self, second: int) -> None:
         """Have counts for ``second``."""
