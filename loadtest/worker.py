@@ -225,10 +225,12 @@ class Worker:
             inline_bytes_max=BYTES_MAX,
             stored_bytes_max=BYTES_MAX,
             timeout_ms=1000,
+            came=print,
         )
         intake = OrderIntake(
             find=_a_model().find,
             prefetch=claims.prefetch,
+            store_wait_us=claims.wait_us,
             to_mono=lambda log_us: log_us,
             clock=clock,
         )
@@ -242,7 +244,7 @@ class Worker:
             clock=clock,
             log=log,
         )
-        self.runner = Runner(clock, payload_bytes_max=BYTES_MAX, payload_timeout_s=1)
+        self.runner = Runner(clock, payload_bytes_max=BYTES_MAX)
         linked = Linked(
             None, "", put=print, orders=intake, order_bytes_max=BYTES_MAX, log=log
         )

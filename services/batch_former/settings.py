@@ -13,6 +13,7 @@ __all__ = ["OF_THE_BUS", "FormerSettings", "ReadingSettings"]
 
 OF_THE_BUS = {
     ("delivery", "key_memory_us"): "HEADRACE_BUS__KEY_MEMORY_S",
+    ("delivery", "store_wait_us"): "HEADRACE_BUS__PAYLOAD_TIMEOUT_MS",
     ("scheduling", "batch_bytes_max"): "HEADRACE_BUS__BATCH_BYTES_MAX",
 }
 """Limits of a group that follow from a setting which all services share."""
@@ -57,8 +58,11 @@ class FormerSettings(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def lane_limits(self) -> LaneLimits:
-        memory_us = self.bus.key_memory_s * 1_000_000
-        return self.delivery.model_copy(update={"key_memory_us": memory_us})
+        shared = {
+            "key_memory_us": self.bus.key_memory_s * 1_000_000,
+            "store_wait_us": self.bus.payload_timeout_ms * 1000,
+        }
+        return self.delivery.model_copy(update=shared)
 
     @property
     def scheduler(self) -> SchedulingSettings:

@@ -4,9 +4,8 @@ that are too large for a record.
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from headrace.clock import wall_us
@@ -33,8 +32,8 @@ class Prefetch:
     def __init__(self, batch: Batch, store: PayloadStore | None) -> None:
         self._batch = batch
         self._store = store
-        self._here = threading.Event()
-        self._found: Batch | tuple[Outcome, ...] = ()
+        self._began_at = time.monotonic()
+        self._found: Batch | tuple[Outcome, ...] | None = None
 
     def fetch(self) -> None:
         """On a thread of the store's."""
@@ -56,14 +55,24 @@ class Prefetch:
             self._found = tuple(
                 failed.get(member, _BESIDE) for member in range(len(self._batch.ids))
             )
-        self._here.set()
 
-    def wait(self, timeout_s: float) -> Batch | tuple[Outcome, ...]:
+    def refused(self, error: HeadraceError) -> None:
+        """Nobody fetches them."""
+        self._found = _beside(self._batch, _outcome(error))
+
+    @property
+    def is_over(self) -> bool:
+        return self._found is not None
+
+    def found(self) -> Batch | tuple[Outcome, ...]:
         """The whole batch, or what becomes of its members: those whose objects are not
-        there fail, their neighbours are tried again."""
-        if self._here.wait(timeout_s):
-            return self._found
-        text = f"its payload did not come in {timeout_s:g} s (payload_timeout_ms)"
+        there fail, their neighbours are tried again. What is not here yet comes too
+        late."""
+        found = self._found
+        if found is not None:
+            return found
+        waited_s = time.monotonic() - self._began_at
+        text = f"its payload did not come from the store in {waited_s:.1f} s"
         return _beside(self._batch, _outcome(StoreUnavailable(text)))
 
 
@@ -77,14 +86,20 @@ class WorkerClaims:
         inline_bytes_max: int,
         stored_bytes_max: int,
         timeout_ms: int,
+        came: Callable[[str], None],
     ) -> None:
-        """Raises :class:`headrace.errors.SetupError` for an address that is none."""
+        """``came`` is told of a batch whose objects are here, or will not come, on a
+        thread of the store's.
+
+        Raises :class:`headrace.errors.SetupError` for an address that is none.
+        """
         self._store = None if url is None else PayloadStore(url)
-        self._threads = None if url is None else StoreThreads()
+        self._threads = None if url is None else StoreThreads(timeout_ms / 1000)
         self.inline_bytes_max = inline_bytes_max
         self.reply_bytes_max = max(inline_bytes_max, stored_bytes_max)
         """Largest reply, wherever it travels."""
-        self.timeout_s = timeout_ms / 1000
+        self.wait_us = timeout_ms * 1000
+        self._came = came
 
     def prefetch(self, batch: Batch) -> Prefetch | None:
         """Never blocks; None: the batch is whole."""
@@ -94,9 +109,16 @@ class WorkerClaims:
         if self._threads is None:
             coming.fetch()
             return coming
-        # What is not taken never comes, and its members are tried again.
-        with suppress(StoreUnavailable):
-            self._threads.submit(coming.fetch, lambda _nothing, _error: None)
+
+        def came(_nothing: None, error: HeadraceError | None) -> None:
+            if error is not None:
+                coming.refused(error)
+            self._came(batch.batch)
+
+        try:
+            self._threads.submit(coming.fetch, came)
+        except StoreUnavailable as error:
+            coming.refused(error)
         return coming
 
     def write(

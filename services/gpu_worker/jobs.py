@@ -141,11 +141,12 @@ class Job:
         except RequestError as error:
             self._input_failed(str(error))
 
-    def complete(self, timeout_s: float) -> None:
-        """Wait for the tensors that the record did not bring."""
+    def complete(self) -> None:
+        """Take the tensors that the record did not bring, or what becomes of those
+        who lack them."""
         if self.coming is None or self.outcomes:
             return
-        found = self.coming.wait(timeout_s)
+        found = self.coming.found()
         self.coming = None
         if isinstance(found, Batch):
             self.batch = found

@@ -38,6 +38,7 @@ from headrace.delivery.worker_events import (
     DrainRequested,
     GapNoticed,
     GiveUp,
+    PayloadsCame,
     RepliesEnded,
     ReplyStoring,
     RunEnded,
@@ -208,8 +209,18 @@ class Loop:
             if isinstance(order, BatchFetched):
                 # A batch that is read twice keeps the job that may be running.
                 self._jobs.setdefault(order.read.batch, order.job)
-                order = order.read
+                coming = order.job.coming
+                self._decide(order.read)
+                if coming is not None and coming.is_over:
+                    self._decide(PayloadsCame(order.read.batch))
+                return
             self._decide(order)
+
+    def payloads_came(self, batch: str) -> None:
+        """For the store's threads; of a batch that is not known yet nothing is said."""
+        with self._lock:
+            self._look_for_gap()
+            self._decide(PayloadsCame(batch))
 
     def replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
         """For whichever thread hears of it; the former is told at once."""

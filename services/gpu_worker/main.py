@@ -195,17 +195,14 @@ class _Worker:
             inline_bytes_max=bus.payload_bytes_max,
             stored_bytes_max=bus.stored_bytes_max,
             timeout_ms=bus.payload_timeout_ms,
+            came=self._payloads_came,
         )
         self._log_clock = SharedLogClock()
         self._control = control = KafkaProducer(self._connection, CONTROL)
         replies = KafkaProducer(self._connection, REPLIES)
         self._replies = ProducerThread("replies", replies)
         self._make_fetchers(settings, claims)
-        self._runner = Runner(
-            clock,
-            payload_bytes_max=claims.reply_bytes_max,
-            payload_timeout_s=claims.timeout_s,
-        )
+        self._runner = Runner(clock, payload_bytes_max=claims.reply_bytes_max)
         parts = Parts(
             WorkerCore(lane=self._lane, limits=settings.runs),
             self._fetcher,
@@ -243,6 +240,7 @@ class _Worker:
         orders = OrderIntake(
             find=self._ready.find,
             prefetch=claims.prefetch,
+            store_wait_us=claims.wait_us,
             to_mono=self._log_clock.to_mono,
             clock=self._clock,
         )
@@ -268,6 +266,9 @@ class _Worker:
 
     def _replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
         self.loop.replies_told(replies)
+
+    def _payloads_came(self, batch: str) -> None:
+        self.loop.payloads_came(batch)
 
     def _make_vital_signs(self) -> None:
         self._heartbeat = Heartbeat(

@@ -29,11 +29,13 @@ class OrderIntake:
         *,
         find: Callable[[str, str], Runnable | None],
         prefetch: Callable[[Batch], Prefetch | None],
+        store_wait_us: int,
         to_mono: Callable[[int], int | None],
         clock: Clock,
     ) -> None:
         self._find = find
         self._prefetch = prefetch
+        self._store_wait_us = store_wait_us
         self._to_mono = to_mono
         self._clock = clock
 
@@ -79,6 +81,7 @@ class OrderIntake:
             latest_start_us=None if latest_us is None else self._to_mono(latest_us),
             bulk=job.is_bulk,
             predicted_us=batch.predicted_us,
+            store_wait_us=self._store_wait_us if coming else 0,
             link=link,
         )
         return BatchFetched(read, job)

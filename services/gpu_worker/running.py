@@ -17,14 +17,10 @@ class Runner:
     on with the job that it returns: a device that waits for another thread to wake up
     idles for 0.1 ms, and for several on a busy machine."""
 
-    def __init__(
-        self, clock: Clock, *, payload_bytes_max: int, payload_timeout_s: float
-    ) -> None:
-        """``payload_bytes_max`` is of a reply, wherever it travels; a job waits so long
-        for what its record did not bring."""
+    def __init__(self, clock: Clock, *, payload_bytes_max: int) -> None:
+        """``payload_bytes_max`` is of a reply, wherever it travels."""
         self._clock = clock
         self._payload_bytes_max = payload_bytes_max
-        self._payload_timeout_s = payload_timeout_s
         self._jobs: SimpleQueue[Job] = SimpleQueue()
 
     def start(self, ended: Callable[[Job], Job | None]) -> None:
@@ -47,7 +43,7 @@ class Runner:
         while True:
             job = following or self._jobs.get()
             began_us = self._clock.now_us()
-            job.complete(self._payload_timeout_s)
+            job.complete()
             job.wait_us = began_us - job.read_us
             if not job.outcomes:
                 job.run()

@@ -94,6 +94,7 @@ class Endings:
                 if waiter is None:
                     self._take(results, answer, now_us)
                 else:
+                    waiter.is_unclaiming = True
                     then = partial(self._arrived, record)
                     self._claims.complete(answer, waiter.wanted, then)
             self._count(results)
@@ -138,6 +139,7 @@ class Endings:
     def reply(self, exchange: Exchange, record: Replies, answer: Answer) -> None:
         """Its answer, read from the log."""
         if answer.payload is not None and self.is_waiting(exchange):
+            exchange.is_unclaiming = True
             then = partial(self.reply, exchange, record)
             self._claims.complete(answer, exchange.wanted, then)
         elif self.stop_waiting(exchange):

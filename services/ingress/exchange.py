@@ -33,6 +33,7 @@ class Exchange(ABC):
         "doubt",
         "head",
         "is_claiming",
+        "is_unclaiming",
         "lane",
         "limit_us",
         "named_version",
@@ -76,6 +77,8 @@ class Exchange(ABC):
         self.reserved_bytes = 0
         self.is_claiming = False
         """Its tensors are on their way to the payload store."""
+        self.is_unclaiming = False
+        """Those of its answer are on their way from there."""
         self.outlet: Producer | None = None
         """What its record went through, once it did."""
         self.response_complete = False

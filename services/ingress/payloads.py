@@ -24,7 +24,7 @@ class Payloads:
         store = None if bus.payload_store is None else PayloadStore(bus.payload_store)
         self.claims = Claims(
             store,
-            StoreThreads() if store else None,
+            StoreThreads(bus.payload_timeout_ms / 1000) if store else None,
             inline_bytes_max=bus.payload_bytes_max,
             stored_bytes_max=bus.stored_bytes_max,
             now_us=lambda: log_now_us() or 0,

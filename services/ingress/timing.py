@@ -25,11 +25,16 @@ def waits_to(head: Head, now_us: int, deadline_us: int) -> int:
 
 def unanswered(exchange: Exchange) -> Refusal:
     """At the end of :func:`waits_to`."""
+    limit_ms = exchange.limit_us / 1000
+    if exchange.is_claiming or exchange.is_unclaiming:
+        what = "take the request" if exchange.is_claiming else "give the answer"
+        text = f"the payload store did not {what} within the limit of {limit_ms:g} ms"
+        return refuse(Reason.STORE_UNAVAILABLE, text, admitted=exchange.is_unclaiming)
     if exchange.head.is_async and exchange.limit_us > ACCEPT_US:
         return refuse(
             Reason.LOG_UNAVAILABLE,
             f"the log has not said within {ACCEPT_US // 1_000_000} s that it has the "
             "request",
         )
-    text = f"no answer came within the time limit of {exchange.limit_us / 1000:g} ms"
+    text = f"no answer came within the time limit of {limit_ms:g} ms"
     return refuse(Reason.EXPIRED, text, admitted=True)

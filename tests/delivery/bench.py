@@ -96,6 +96,7 @@ class Bench:
         latest_start_us: int | None = None,
         bulk: bool = False,
         predicted_us: int = MS,
+        store_wait_us: int = 0,
         again: bool = False,
         link: int | None = None,
     ) -> list[WorkerDecision]:
@@ -114,6 +115,7 @@ class Bench:
             latest_start_us=latest_start_us,
             bulk=bulk,
             predicted_us=predicted_us,
+            store_wait_us=store_wait_us,
             link=link,
         )
         return self.tell(read)

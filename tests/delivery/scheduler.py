@@ -39,6 +39,8 @@ class FifoScheduler:
         self.events: list[Event] = []
         self.refusals: list[Refuse] = []
         """What it says next, whatever for."""
+        self.is_holding = False
+        """Whether it sends nothing."""
 
         self._served: dict[tuple[str, str], ServedVersion] = {}
 
@@ -61,6 +63,8 @@ class FifoScheduler:
     def wakeup_at_us(self) -> int | None:
         if self.refusals:
             return 0
+        if self.is_holding:
+            return None
         has_credit = any(level.credits_free for level in self.slots.values())
         if has_credit and any(self._slot_for(each) for each in self.queue.values()):
             return 0
@@ -76,7 +80,7 @@ class FifoScheduler:
                 del self.queue[request.key]
                 text = "its deadline passed in the queue"
                 decided.append(Refuse(request, Reason.EXPIRED, text))
-        while (dispatch := self._next()) is not None:
+        while not self.is_holding and (dispatch := self._next()) is not None:
             decided.append(dispatch)
         return decided
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -88,6 +91,46 @@ def test_a_kept_answer_is_given_again_from_the_store(platform: Platform) -> None
     assert outputs_of(later)["Y"].tobytes() == sent.body[-2 * WIDTH * 4 :]
 
 
+async def test_a_store_that_hangs_is_told_as_that_and_holds_up_nobody(
+    platform: Platform, payloads: Path
+) -> None:
+    """Who opens a pipe waits for the other side, as on a mount whose server is gone."""
+    store = PayloadStore(f"file://{payloads}")
+    connection = KafkaConnection(platform.document.bootstrap_servers, "test")
+    results = NAMES.results("default", f"claims-{uuid4().hex[:8]}")
+    KafkaAdmin(connection).create_topics([NewTopic(results, 1, {})], 10.0)
+    run = uuid4().hex
+    hung = [store.write(f"20991231T00/default/{run}-{n}", [bytes(32)]) for n in (0, 1)]
+    for ref in hung:
+        (payloads / ref.name).unlink()
+        os.mkfifo(payloads / ref.name)
+    request = ModelInferRequest(model_name="identity_int64")
+    request.inputs.add(name="X", datatype="INT64", shape=[1, 4])
+    deadline_us = time.time_ns() // 1000 + 2_000_000
+    for number, ref in enumerate(hung):
+        headers = [
+            ("ce_id", f"{run}-{number}".encode()),
+            ("reply-topic", results.encode()),
+            ("inf-dataref", dataref_bytes(ref)),
+            ("inf-deadline", b"%d" % deadline_us),
+        ]
+        value = request.SerializeToString()
+        await asyncio.to_thread(put, connection, "identity_int64", value, headers)
+    eventually(lambda: platform.worker_value("batches_held") > 0)
+
+    sent = np.arange(4, dtype=np.int64)[None]
+    got = await asyncio.to_thread(platform.infer, "identity_int64", {"X": sent})
+    ends = [await reply_to(connection, results, f"{run}-{n}") for n in (0, 1)]
+
+    for ref in hung:
+        with suppress(OSError):  # nobody waits for it any more
+            os.close(os.open(payloads / ref.name, os.O_WRONLY | os.O_NONBLOCK))
+        (payloads / ref.name).unlink()
+    assert np.array_equal(got["Y"], sent)
+    told = [dict(end.headers) for end in ends]
+    assert [each["inf-reason"] for each in told] == [b"store_unavailable"] * 2
+
+
 async def test_an_object_that_is_gone_or_changed_fails_its_request_alone(
     platform: Platform, payloads: Path
 ) -> None:
@@ -100,7 +143,7 @@ async def test_an_object_that_is_gone_or_changed_fails_its_request_alone(
     request.inputs.add(name="X", datatype="INT64", shape=[1, 4])
     run = uuid4().hex
     refs = {
-        name: store.write(f"20260101T00/default/{run}-{name}", [row.tobytes()])
+        name: store.write(f"20991231T00/default/{run}-{name}", [row.tobytes()])
         for name in ("there", "gone", "changed")
     }
     (payloads / refs["gone"].name).unlink()

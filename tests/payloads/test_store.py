@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
+from time import sleep
 from uuid import uuid4
 
 import fsspec
@@ -14,7 +17,7 @@ import pytest
 from headrace.domain import PayloadRef
 from headrace.errors import HeadraceError, PayloadLost, SetupError, StoreUnavailable
 from headrace.payloads import PayloadStore, StoreThreads
-from headrace.payloads.threads import THREADS
+from headrace.payloads.threads import THREADS, THREADS_MAX
 from headrace.wire.payloads import object_name
 
 HOUR_US = 3_600_000_000
@@ -129,3 +132,29 @@ def test_calls_run_on_threads_and_beyond_the_limit_none_is_taken() -> None:
     assert done.wait(30)
     results = sorted(str(error or result) for result, error in ended)
     assert results == ["1"] * THREADS + ["gone"]
+
+
+def test_calls_that_hang_keep_no_other_from_the_store_until_very_many_do() -> None:
+    threads = StoreThreads(timeout_s=0.001)
+    going, done = Event(), Event()
+    began: SimpleQueue[None] = SimpleQueue()
+
+    def hang() -> None:
+        began.put(None)
+        going.wait()
+
+    def ignore(_nothing: None, _error: HeadraceError | None) -> None:
+        pass
+
+    for _ in range(THREADS_MAX):
+        threads.submit(hang, ignore)
+        began.get(timeout=30)  # it has a thread, though all others hang
+        sleep(0.002)
+    with pytest.raises(StoreUnavailable, match="16 calls hang in the payload store"):
+        threads.submit(hang, ignore)
+
+    going.set()
+    while not done.is_set():
+        with suppress(StoreUnavailable):  # until one has returned
+            threads.submit(lambda: 1, lambda _one, _error: done.set())
+            assert done.wait(30)

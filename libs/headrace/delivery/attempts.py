@@ -341,7 +341,7 @@ class Attempts:
             group=request.key if entry.suspect else group or request.group,
             avoid=avoid,
         )
-        entry.why = why
+        entry.why, entry.last = why, last
         self.put_back(entry)
         if bulk and toll is not Toll.NOTHING:
             self._back_off(entry, now_us, is_longest=not is_afforded)

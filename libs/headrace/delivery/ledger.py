@@ -15,7 +15,7 @@ from headrace.delivery.decisions import PausePartition, ResumePartition
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.watermark import PartitionLog
-from headrace.domain import Request, Source
+from headrace.domain import Reason, Request, Source
 from headrace.wire.kept import is_keyed
 
 __all__ = ["Entry", "EntryState", "Keyed", "Ledger"]
@@ -55,6 +55,7 @@ class Entry:
         "is_cancelled",
         "is_overdue",
         "keyed",
+        "last",
         "losses",
         "request",
         "sources",
@@ -92,6 +93,9 @@ class Entry:
 
         self.why = ""
         """How it came to be queued again; empty before that."""
+
+        self.last = Reason.ATTEMPTS_EXHAUSTED
+        """Why it ends, if its next attempt fails as the last one did."""
 
         self.writes_left = 0
         """Records that must be acked before a verdict is settled."""

@@ -31,6 +31,10 @@ class LaneLimits(BaseModel, frozen=True, extra="forbid"):
     """A lease is ``factor`` times the predicted p99 of all that lies before the batch
     and of itself, plus the slack."""
 
+    store_wait_us: PositiveInt = 5_000_000
+    """Longest that a batch waits for the payload store in its worker, by which its
+    lease is longer. Follows from HEADRACE_BUS__PAYLOAD_TIMEOUT_MS."""
+
     run_unknown_us: PositiveInt = 10_000_000
     """Taken for the p99 of a run of which nothing was announced."""
 

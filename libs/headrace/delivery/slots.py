@@ -227,6 +227,8 @@ class Slots:
         flight = Flight(dispatch.batch, members, p99_us, number)
         slot.held[dispatch.batch] = flight
         lease = self._lease(slot)
+        if any(request.payload for request in dispatch.requests):
+            lease += self._limits.store_wait_us
         flight.lease_at_us = now_us + lease
         incarnation = slot.incarnation
         link = self._links.way(self._lane, slot.number, epoch)

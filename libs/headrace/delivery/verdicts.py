@@ -111,7 +111,8 @@ class Verdicts:
         was sent before is told what became of that: its queue was not too long."""
         request, reason, text = entry.request, refuse.reason, refuse.text
         if reason in _TOO_LATE and entry.why:
-            reason = Reason.EXPIRED
+            is_store = entry.last is Reason.STORE_UNAVAILABLE
+            reason = entry.last if is_store else Reason.EXPIRED
             text = f"it was tried, but {entry.why}; for another try: {text}"
         if request.priority is Priority.BULK:
             self.fail(entry, reason, text)

@@ -9,9 +9,7 @@ the methods name are those of the delivery protocol (README.md beside this file)
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeVar, assert_never
-
-import msgspec
+from typing import assert_never
 
 from headrace.delivery.worker_decisions import (
     Alarm,
@@ -43,6 +41,7 @@ from headrace.delivery.worker_events import (
     LinkOpened,
     ModelsReady,
     Outcome,
+    PayloadsCame,
     PositionLost,
     RepliesEnded,
     ReplyStoring,
@@ -57,10 +56,9 @@ from headrace.delivery.worker_held import HANDED_BACK, LATE, OVERDUE, Held, Phas
 from headrace.delivery.worker_limits import FINISHED_KEPT, WorkerLimits
 from headrace.delivery.worker_patience import RunWatch
 from headrace.delivery.worker_ways import Ways
+from headrace.delivery.worker_writes import Writes
 
 __all__ = ["WorkerCore"]
-
-_Numbered = TypeVar("_Numbered", WriteJoin, WriteReport, WriteDone, WriteLeave)
 
 
 class WorkerCore:
@@ -88,8 +86,7 @@ class WorkerCore:
         self._ending: WorkerExit | None = None
         self._ending_at_us = 0
         self._exited = False
-        self._writes = 0
-        self._written: dict[int, WriteJoin | WriteReport | WriteDone | WriteLeave] = {}
+        self._writes = Writes()
 
     @property
     def incarnation(self) -> int | None:
@@ -107,7 +104,7 @@ class WorkerCore:
     @property
     def awaits_acks(self) -> bool:
         """Whether the end of something that it wrote is still to be told."""
-        return bool(self._written)
+        return self._writes.are_open
 
     @property
     def run_limit_at_us(self) -> int | None:
@@ -135,6 +132,12 @@ class WorkerCore:
             instants.append(self._ending_at_us)
         elif self._running:
             instants.append(self._running.stops_at_us)
+        elif not self._catching_up:
+            instants += [
+                held.store_waits_to_us
+                for held in self._in(Phase.WAITING)
+                if held.store_waits_to_us is not None
+            ]
         if self._quiet_at_us is not None and not self._held:
             instants.append(self._quiet_at_us)
         return min(instants, default=None)
@@ -148,7 +151,7 @@ class WorkerCore:
         match event:
             case Started():
                 self._ways.position = event.end
-                return [self._number(WriteJoin(0))]
+                return [self._writes.number(WriteJoin(0))]
             case BatchRead() | SyncRead():
                 return self._read(event, now_us)
             case LinkOpened():
@@ -158,6 +161,8 @@ class WorkerCore:
                 self._ways.lost(event.link)
             case RunEnded():
                 return self._run_ended(event, now_us)
+            case PayloadsCame(batch=batch) if batch in self._held:
+                self._held[batch].store_waits_to_us = None
             case RepliesEnded() | ReplyStoring():
                 return self._replies_told(event, now_us)
             case WriteEnded():
@@ -181,7 +186,7 @@ class WorkerCore:
                 return self._drain(now_us)
             case GiveUp():
                 return self._give_up(event.why, now_us)
-            case Ticked():
+            case Ticked() | PayloadsCame():
                 pass
             case _:
                 assert_never(event)
@@ -196,7 +201,7 @@ class WorkerCore:
         return [] if event.link is None else _forgotten(event)
 
     def _taken(self, event: BatchRead | SyncRead, now_us: int) -> list[WorkerDecision]:
-        if self._leaving:
+        if self._writes.has_leave:
             return []  # never taken: the leave tells
         if isinstance(event, BatchRead) and event.batch in self._held:
             return []  # a copy; its refusal would speak of the one that is held
@@ -226,12 +231,13 @@ class WorkerCore:
             batch.epoch == self._epoch and batch.former != self._former
         ):
             return self._refuse(batch, "epoch")
-        held = len(self.unfinished)
-        if held >= self._limits.cap:
-            alarm = Alarm("worker.cap_exceeded", {"batch": batch.batch, "held": held})
+        count = len(self.unfinished)
+        if count >= self._limits.cap:
+            alarm = Alarm("worker.cap_exceeded", {"batch": batch.batch, "held": count})
             return [*self._refuse(batch, "cap"), alarm]
         self._epoch, self._former = batch.epoch, batch.former
-        self._held[batch.batch] = Held(batch)
+        self._held[batch.batch] = held = Held(batch)
+        held.wait_for_store(now_us)
         if self._quiet_at_us is not None:
             self._quiet_at_us = now_us + self._limits.leave_quiet_us
         return []
@@ -240,9 +246,9 @@ class WorkerCore:
         # Never repeated when it is lost: the former asks again.
         assert self._incarnation is not None
         what = (event.batch, 0) if isinstance(event, BatchRead) else ("", event.k)
-        self._writes += 1
+        number = self._writes.next_number()
         refused = WriteRefused(
-            self._writes, self._incarnation, *what, reason, max(self._epoch, 0)
+            number, self._incarnation, *what, reason, max(self._epoch, 0)
         )
         return [refused, *_forgotten(event)]
 
@@ -258,7 +264,7 @@ class WorkerCore:
             models=self._models,
             held=tuple(self._held),
         )
-        return self._number(report)
+        return self._writes.number(report)
 
     # -- runs and replies: W4, W5
 
@@ -274,6 +280,8 @@ class WorkerCore:
             if latest_us is not None and now_us > latest_us:
                 decisions.append(self._done(held, LATE, now_us))
                 continue
+            if held.store_waits_to_us is not None and now_us < held.store_waits_to_us:
+                continue  # who has what it needs does not wait for who has not
             held.phase = Phase.RUNNING
             self._running = held
             self._watch.start(held, now_us)
@@ -319,18 +327,12 @@ class WorkerCore:
         held.phase = Phase.DONE
         held.done_at_us = now_us
         batch = held.read.batch
-        return self._number(WriteDone(0, self._incarnation, batch, outcomes))
+        return self._writes.number(WriteDone(0, self._incarnation, batch, outcomes))
 
     # -- writes
 
-    def _number(self, write: _Numbered) -> _Numbered:
-        self._writes += 1
-        numbered = msgspec.structs.replace(write, write=self._writes)
-        self._written[self._writes] = numbered
-        return numbered
-
     def _write_ended(self, event: WriteEnded, now_us: int) -> list[WorkerDecision]:
-        write = self._written.pop(event.write, None)
+        write = self._writes.ended(event.write)
         match write:
             case None:
                 return []  # a refusal
@@ -342,21 +344,21 @@ class WorkerCore:
                 return self._report_ended(event, now_us)
             case WriteLeave():
                 if event.offset is None:
-                    return [self._number(write)]
+                    return [self._writes.number(write)]
                 return [Exit(self._ending or WorkerExit.DRAINED)]
             case _:
                 assert_never(write)
 
     def _joined(self, offset: int | None) -> list[WorkerDecision]:
         if offset is None:
-            return [self._number(WriteJoin(0))]
+            return [self._writes.number(WriteJoin(0))]
         assert self._ways.position is not None
         self._incarnation = offset
         return [StartReading(self._ways.position)]
 
     def _done_ended(self, write: WriteDone, offset: int | None) -> list[WorkerDecision]:
         if offset is None:
-            return [self._number(write)]
+            return [self._writes.number(write)]
         del self._held[write.batch]
         self._finished.append(write.batch)
         return [Forget(write.batch)]
@@ -371,10 +373,6 @@ class WorkerCore:
         return []
 
     # -- ends: W7, the run limit, what the process cannot go on with
-
-    @property
-    def _leaving(self) -> bool:
-        return any(isinstance(write, WriteLeave) for write in self._written.values())
 
     def _drain(self, now_us: int) -> list[WorkerDecision]:
         if self._draining:
@@ -422,11 +420,11 @@ class WorkerCore:
 
     def _leave(self, now_us: int) -> list[WorkerDecision]:
         assert self._quiet_at_us is not None
-        if now_us < self._quiet_at_us or self._leaving:
+        if now_us < self._quiet_at_us or self._writes.has_leave:
             return []
         assert self._incarnation is not None
         self._quiet_at_us = None
-        return [self._number(WriteLeave(0, self._incarnation))]
+        return [self._writes.number(WriteLeave(0, self._incarnation))]
 
     def _exits(self, now_us: int) -> list[WorkerDecision]:
         if self._ending is not None and now_us >= self._ending_at_us:

@@ -33,6 +33,7 @@ __all__ = [
     "LinkOpened",
     "ModelsReady",
     "Outcome",
+    "PayloadsCame",
     "PositionLost",
     "RepliesEnded",
     "ReplyStoring",
@@ -57,7 +58,8 @@ class BatchRead(msgspec.Struct, frozen=True):
 
     ``latest_start_us`` is on the worker's monotonic clock. ``bulk``: no member has
     an ingress waiting for it, so that its results may take longer to be acked.
-    ``predicted_us``: how long its former expects the run to take.
+    ``predicted_us``: how long its former expects the run to take. ``store_wait_us``:
+    how long it may wait for tensors in the payload store; 0: it brought them all.
     """
 
     offset: int
@@ -73,6 +75,7 @@ class BatchRead(msgspec.Struct, frozen=True):
     latest_start_us: int | None
     bulk: bool
     predicted_us: int
+    store_wait_us: int = 0
     link: int | None = None
 
 
@@ -141,6 +144,12 @@ class RepliesEnded(msgspec.Struct, frozen=True):
     unstored: str = ""
 
 
+class PayloadsCame(msgspec.Struct, frozen=True):
+    """What a batch waited for is here, or is known not to come."""
+
+    batch: str
+
+
 class ReplyStoring(msgspec.Struct, frozen=True):
     """The payload store was asked to take a member's reply, or (``is_stored``) has."""
 
@@ -198,6 +207,7 @@ WorkerEvent = (
     | RunEnded
     | RepliesEnded
     | ReplyStoring
+    | PayloadsCame
     | WriteEnded
     | ModelsReady
     | CaughtUp

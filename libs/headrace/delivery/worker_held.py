@@ -31,6 +31,11 @@ UNSTORED = Outcome(
 )
 
 
+STORE_PERCENT = 80
+"""Of the time that is left to its members, what a batch waits for the payload store at
+most: then they still can be told what was away, or be tried where it is not."""
+
+
 class Phase(Enum):
     WAITING = 1
     RUNNING = 2
@@ -47,6 +52,9 @@ class Held(msgspec.Struct):
     run_limit_at_us: int = 0
     patience_ends_us: int | None = None
     """When its run is stopped for its members' sake; None: not before its limit."""
+
+    store_waits_to_us: int | None = None
+    """Until then it does not run, since it lacks tensors; None: it has them all."""
 
     is_stopped: bool = False
     """That was asked of it; false again at its limit."""
@@ -68,6 +76,17 @@ class Held(msgspec.Struct):
         if self.patience_ends_us is None:
             return self.run_limit_at_us
         return min(self.patience_ends_us, self.run_limit_at_us)
+
+    def wait_for_store(self, now_us: int) -> None:
+        """If it lacks tensors: for so long, of ``now_us`` on."""
+        read = self.read
+        if not read.store_wait_us:
+            return
+        wait_us = read.store_wait_us
+        if read.latest_start_us is not None:
+            left_us = max(0, read.latest_start_us - now_us)
+            wait_us = min(wait_us, left_us * STORE_PERCENT // 100)
+        self.store_waits_to_us = now_us + wait_us
 
     def ran(self, told: tuple[Outcome, ...]) -> tuple[int, ...]:
         """Note one outcome for all members or one each; the members that succeeded."""

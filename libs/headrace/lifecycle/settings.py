@@ -113,8 +113,11 @@ class BusSettings(BaseModel, frozen=True, extra="forbid"):
     every record that names one: history, results (7 days) and dead letters (14)."""
 
     payload_timeout_ms: PositiveInt = 5000
-    """Longest that a batch waits for its objects; those that are not there then count
-    as an attempt of their requests."""
+    """Longest that a batch waits for its objects, and no longer than four fifths of its
+    members' time; other batches run meanwhile, and those that are not there then count
+    as an attempt of their requests. A call to the store that takes longer hangs: its
+    thread is replaced, up to 16 in a process, and then nothing more is asked of the
+    store until one returns."""
 
     batch_bytes_max: PositiveInt = 16 * _MIB
     """Largest batch and reply record; a batch is closed before it passes this."""

@@ -46,6 +46,7 @@ def told(tmp_path: Path) -> Iterator[Told]:
     orders = OrderIntake(
         find=lambda _model, _version: None,
         prefetch=lambda _batch: None,
+        store_wait_us=1,
         to_mono=lambda log_us: log_us,
         clock=ManualClock(),
     )
