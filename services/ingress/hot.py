@@ -10,13 +10,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from services.ingress.answers import identity_fields, refusal_answer
 from services.ingress.exchange import Exchange
-from services.ingress.known import KnownHead
+from services.ingress.known import KnownHead, known_head
 from services.ingress.refusal import Refusal
 
 if TYPE_CHECKING:
     from services.ingress.protocol import InferenceProtocol
 
-__all__ = ["Cycle", "HotExchange", "ask_again", "is_answered_early", "parting"]
+__all__ = ["Cycle", "HotExchange", "ask_again", "is_answered_early", "learn", "parting"]
 
 
 class _Unheard:
@@ -133,3 +133,17 @@ def ask_again(connection: InferenceProtocol, known: KnownHead, data: bytes) -> N
     refusal = handler.finish(exchange, data[len(known.text) :])
     if refusal is not None and refusal is exchange.doubt:
         known.turned_away = handler.turned_away(exchange, refusal)
+
+
+def learn(connection: InferenceProtocol, data: bytes) -> None:
+    """``data`` was one request, perhaps; the next one may have the same head."""
+    cycle = connection.cycle
+    if (
+        connection.heads_left
+        and isinstance(cycle, HotExchange)
+        and cycle.keep_alive
+        and cycle.body_complete
+    ):
+        connection.heads_left -= 1
+        known = known_head(data, connection.target, cycle.head)
+        connection.known = known and connection.handler.known_heads.one(known)

@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 
 from headrace.domain import Reason
 from services.ingress.departure import Departure, may_have_ended
+from services.ingress.flow import PIECE_BYTES, Flow
 from services.ingress.handler import Handler
 from services.ingress.head import Target, read_head, read_target, read_x_request_id
 from services.ingress.hot import (
@@ -26,9 +27,10 @@ from services.ingress.hot import (
     HotExchange,
     ask_again,
     is_answered_early,
+    learn,
     parting,
 )
-from services.ingress.known import KNOWN_HEADS_MAX, KnownHead, known_head
+from services.ingress.known import KNOWN_HEADS_MAX, KnownHead
 from services.ingress.refusal import OWN_FAULT, Refusal, refuse, unreadable
 from services.ingress.rules import (
     CUT_SHORT,
@@ -53,6 +55,7 @@ class InferenceProtocol(HttpToolsProtocol):
     """uvicorn's HTTP connection with a short way for inference."""
 
     cycle: Cycle | None  # type: ignore[assignment] # ours
+    flow: Flow
 
     def __init__(
         self,
@@ -70,13 +73,13 @@ class InferenceProtocol(HttpToolsProtocol):
         """Since when a head has been incomplete."""
         self.unread_since_us: int | None = None
         """Since when the client has read too little of its answers."""
-        self._target = Target("", "")
-        self._known: KnownHead | None = None
-        self._heads_left = KNOWN_HEADS_MAX
+        self.target = Target("", "")
+        self.known: KnownHead | None = None
+        self.heads_left = KNOWN_HEADS_MAX
         self._message_bytes = 0
         self._in_head = True
         self._in_message = False
-        self._deaf = False
+        self.is_deaf = False
         self._ahead: Cycle | None = None
         """What is answered while others are pipelined behind it."""
         self._asked_whether_there: Cycle | None = None
@@ -87,11 +90,13 @@ class InferenceProtocol(HttpToolsProtocol):
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
+        limits = self.handler.limits
+        self.flow = Flow(transport, limits.http_pipelined_max)
         self.quiet_since_us = self.handler.clock.now_us()
         if self.handler.drain.is_on:
             self.shutdown()
-        if len(self.connections) > self.handler.limits.connections_max:
-            self._refuse_connection(too_many_connections(self.handler.limits))
+        if len(self.connections) > limits.connections_max:
+            self._refuse_connection(too_many_connections(limits))
 
     def connection_lost(self, exc: Exception | None) -> None:
         cycle = self._answered_next
@@ -114,9 +119,9 @@ class InferenceProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override] # as asyncio's own
         """The client asks no more, and may still read: what is complete is answered
         before the connection ends. True keeps it open for that."""
-        if self._in_message and not self._deaf:
+        if self._in_message and not self.is_deaf:
             self._refuse_connection(CUT_SHORT)
-        self._deaf = True
+        self.is_deaf = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
@@ -144,10 +149,10 @@ class InferenceProtocol(HttpToolsProtocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self.is_deaf:
             return
         is_between = not self._in_message and not self._message_bytes
-        previous, known = self.cycle, self._known
+        previous, known = self.cycle, self.known
         if (
             is_between
             and known is not None
@@ -159,34 +164,30 @@ class InferenceProtocol(HttpToolsProtocol):
             except Exception as error:  # noqa: BLE001 - as in the parser's callbacks
                 self._crash(error)
             return
+        if len(data) > PIECE_BYTES or self.pipeline:
+            is_parsed = self.flow.take(self, data)
+        else:
+            is_parsed = self.parse(data)
+        if is_parsed:
+            if is_between and not self._in_message and self.cycle is not previous:
+                learn(self, data)
+            self._await_the_rest()
+
+    def parse(self, data: bytes | memoryview) -> bool:
+        """The next bytes of the connection, whatever they are of; whether it can be
+        read any further."""
         self._message_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # Nothing here speaks another protocol: the request is answered as if it
             # had not asked, and the connection ends with the answer.
-            self._deaf = True
+            self.is_deaf = True
         except httptools.HttpParserCallbackError as error:
             self._crash(error)
         except httptools.HttpParserError as error:
-            self._refuse_connection(not_http(data, error))
-        else:
-            if is_between and not self._in_message and self.cycle is not previous:
-                self._learn(data)
-            self._await_the_rest()
-
-    def _learn(self, data: bytes) -> None:
-        """``data`` was one request, perhaps; the next one may have the same head."""
-        cycle = self.cycle
-        if (
-            self._heads_left
-            and isinstance(cycle, HotExchange)
-            and cycle.keep_alive
-            and cycle.body_complete
-        ):
-            self._heads_left -= 1
-            known = known_head(data, self._target, cycle.head)
-            self._known = known and self.handler.known_heads.one(known)
+            self._refuse_connection(not_http(bytes(data), error))
+        return not self.is_deaf
 
     def _crash(self, error: Exception) -> None:
         """A fault of ours outside the handler, or in how it answers."""
@@ -227,7 +228,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self.headers = []
 
     def on_headers_complete(self) -> None:
-        if self._deaf:
+        if self.is_deaf:
             return
         self._in_head = False
         self.quiet_since_us = self.head_since_us = None
@@ -257,7 +258,7 @@ class InferenceProtocol(HttpToolsProtocol):
             keeps = parser.should_keep_alive() and not self.handler.drain.is_on
             exchange = HotExchange(self, keep_alive=keeps)
             self.cycle = exchange
-            self._target = target
+            self.target = target
             self.handler.begin(exchange, target, read_head(self.headers))
         elif not parser.should_upgrade():
             self._to_asgi()
@@ -284,12 +285,14 @@ class InferenceProtocol(HttpToolsProtocol):
         except (httptools.HttpParserError, UnicodeDecodeError):
             self._refuse_connection(NOT_A_PATH)
         else:
+            if self.pipeline:
+                self.flow.is_held = True
             if len(self.pipeline) == 1:
                 self._ahead = previous
 
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
-        if self._deaf:
+        if self.is_deaf:
             pass
         elif not isinstance(cycle, HotExchange):
             super().on_body(body)
@@ -304,7 +307,7 @@ class InferenceProtocol(HttpToolsProtocol):
                 self.handler.body_grew(cycle, len(cycle.body))
 
     def on_message_complete(self) -> None:
-        if self._deaf:
+        if self.is_deaf:
             return
         self._in_head = True
         self._in_message = False
@@ -319,7 +322,7 @@ class InferenceProtocol(HttpToolsProtocol):
         cycle.stop_body_timer()
         if cycle.response_complete:
             # It was answered before its end, with the promise to close.
-            self._deaf = True
+            self.is_deaf = True
             self.transport.close()
         else:
             self.handler.finish(cycle, cycle.body)
@@ -335,6 +338,8 @@ class InferenceProtocol(HttpToolsProtocol):
         if self.pipeline:
             self._ahead, app = self.pipeline.pop()
             self._start_asgi_task(self._ahead, app)
+            if self.flow.go_on(self):
+                self._await_the_rest()
         elif self._parting is not None:
             self._part(self._parting)
         else:
@@ -355,14 +360,14 @@ class InferenceProtocol(HttpToolsProtocol):
         """Close when no complete head has come, or nothing was read, for too long, and
         when the client has gone while nothing of it is read."""
         if (
-            (self.flow.read_paused or self._deaf)
+            (self.flow.read_paused or self.is_deaf)
             and self._is_awaited()
             and may_have_ended(self.transport)
         ):
             self._ask_whether_there(0)
         limits = self.handler.limits
         is_late = self._is_over(self.head_since_us, limits.http_head_timeout_ms, now_us)
-        if is_late and not self._deaf:
+        if is_late and not self.is_deaf:
             self._refuse_connection(head_late(limits))
         elif self._is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.close()
@@ -409,7 +414,7 @@ class InferenceProtocol(HttpToolsProtocol):
 
     def _refuse_connection(self, refusal: Refusal) -> None:
         """The bytes that come in cannot be read as requests any further."""
-        self._deaf = True
+        self.is_deaf = True
         cycle = self.cycle
         if is_answered_early(cycle):
             self.linger()

@@ -58,6 +58,10 @@ class IngressLimits(BaseModel, frozen=True, extra="forbid"):
     """From the first byte of a request to the end of its head; later, 408 and closed,
     a second later at most."""
 
+    http_pipelined_max: PositiveInt = 64
+    """Requests that wait on their connection behind the one that runs; further ones are
+    not read until there is room."""
+
     bodies_bytes_max: PositiveInt = 512 * 1024 * 1024
     """Bodies that are being received; beyond, new ones are refused: `overloaded`."""
 

@@ -37,20 +37,20 @@ OWN = {
         "_ahead",
         "_asked_whether_there",
         "handler",
+        "heads_left",
+        "is_deaf",
+        "known",
+        "target",
         "head_since_us",
         "quiet_since_us",
         "unread_since_us",
     )
     if name not in vars(HttpToolsProtocol)
 } | {
-    "_deaf",
-    "_heads_left",
     "_in_head",
     "_in_message",
-    "_known",
     "_message_bytes",
     "_parting",
-    "_target",
 }
 
 
