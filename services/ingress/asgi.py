@@ -53,8 +53,11 @@ class InferenceApp:
         handler.begin(exchange, target, read_head(scope["headers"]))
         body = bytearray()
         is_whole = False
-        # Without the body that `Expect` announces there is nothing to drop.
-        expects = any(name == b"expect" for name, _ in scope["headers"])
+        # Without the body that `Expect` announces there is nothing to drop. A client of
+        # HTTP/1.0 sends it all the same (RFC 9110, 10.1.1).
+        expects = scope["http_version"] != "1.0" and any(
+            name == b"expect" for name, _ in scope["headers"]
+        )
         if not (expects and (exchange.refusal or exchange.response_complete)):
             try:
                 is_whole = await self._read(Request(scope, receive), exchange, body)

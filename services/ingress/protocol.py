@@ -31,7 +31,7 @@ from services.ingress.hot import (
     parting,
 )
 from services.ingress.known import KNOWN_HEADS_MAX, KnownHead
-from services.ingress.refusal import OWN_FAULT, Refusal, refuse, unreadable
+from services.ingress.refusal import OWN_FAULT, Refusal, refuse
 from services.ingress.rules import (
     CUT_SHORT,
     NO_UPGRADE,
@@ -39,6 +39,7 @@ from services.ingress.rules import (
     broken_rule,
     head_late,
     head_too_large,
+    is_over,
     message_too_large,
     not_http,
     too_many_connections,
@@ -227,6 +228,12 @@ class InferenceProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         self.headers = []
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"expect" and self.parser.get_http_version() != "1.0":
+            self.expect_100_continue = True  # broken_rule lets nothing else pass
+        self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         if self.is_deaf:
             return
@@ -366,12 +373,12 @@ class InferenceProtocol(HttpToolsProtocol):
         ):
             self._ask_whether_there(0)
         limits = self.handler.limits
-        is_late = self._is_over(self.head_since_us, limits.http_head_timeout_ms, now_us)
+        is_late = is_over(self.head_since_us, limits.http_head_timeout_ms, now_us)
         if is_late and not self.is_deaf:
             self._refuse_connection(head_late(limits))
-        elif self._is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
+        elif is_over(self.quiet_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.close()
-        if self._is_over(self.unread_since_us, limits.http_keep_alive_ms, now_us):
+        if is_over(self.unread_since_us, limits.http_keep_alive_ms, now_us):
             self.transport.abort()
 
     def shutdown(self) -> None:
@@ -398,19 +405,12 @@ class InferenceProtocol(HttpToolsProtocol):
         ):
             self._refuse_connection(refusal)
 
-    @staticmethod
-    def _is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:
-        return since_us is not None and now_us - since_us > limit_ms * 1000
-
     def linger(self) -> None:
         """Read and drop what is left of an answered request's body, for a while:
         closing at once would reset the connection under the answer."""
         self.loop.call_later(
             self.handler.limits.http_linger_ms / 1000, self.transport.close
         )
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse_connection(unreadable(msg))
 
     def _refuse_connection(self, refusal: Refusal) -> None:
         """The bytes that come in cannot be read as requests any further."""

@@ -18,6 +18,7 @@ __all__ = [
     "broken_rule",
     "head_late",
     "head_too_large",
+    "is_over",
     "message_too_large",
     "not_http",
     "too_many_connections",
@@ -93,3 +94,8 @@ def message_too_large(limits: IngressLimits) -> Refusal:
         f"the body with its framing takes more than {FRAMING_FACTOR_MAX} times "
         f"{limits.http_body_bytes_max} bytes (http_body_bytes_max)",
     )
+
+
+def is_over(since_us: int | None, limit_ms: int, now_us: int) -> bool:
+    """``since_us``: of what is waited for; None: of nothing."""
+    return since_us is not None and now_us - since_us > limit_ms * 1000

@@ -339,15 +339,31 @@ def test_http_1_0_is_answered_and_closed(ingress: IngressProcess) -> None:
         assert client.is_closed()
 
 
-def test_a_client_may_wait_for_100_continue(ingress: IngressProcess) -> None:
+@pytest.mark.parametrize("expected", ["100-continue", " 100-Continue \t"])
+def test_a_client_may_wait_for_100_continue(
+    ingress: IngressProcess, expected: str
+) -> None:
     body = a_json()
     with connected(ingress) as client:
-        client.send(head(len(body), "expect: 100-continue"))
+        client.send(head(len(body), f"expect:{expected}"))
         assert client.read(with_body=False).status == 100
         client.send(body)
         assert client.read().status == 200
         client.send(GOOD)
         assert client.read().status == 200
+
+
+@pytest.mark.parametrize("model", ["echo", "nobody"])
+def test_a_client_of_http_1_0_gets_no_100_continue(
+    ingress: IngressProcess, model: str
+) -> None:
+    """It would not skip it (RFC 9110, 10.1.1), and sends its body unasked."""
+    asked = head(500_000, "expect: 100-continue", path=f"/v2/models/{model}/infer")
+    with connected(ingress) as client:
+        client.send(asked.replace(b"HTTP/1.1", b"HTTP/1.0"))
+        client.send(a_json() + b" " * (500_000 - len(a_json())))
+        assert client.read().status == {"echo": 200, "nobody": 404}[model]
+        assert client.is_closed()
 
 
 def test_a_body_above_the_limit_is_refused_before_100_continue(

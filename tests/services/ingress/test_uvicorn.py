@@ -73,13 +73,13 @@ def test_every_overridden_method_is_one_that_uvicorn_calls() -> None:
         "data_received",
         "eof_received",
         "on_body",
+        "on_header",
         "on_headers_complete",
         "on_message_begin",
         "on_message_complete",
         "on_response_complete",
         "pause_writing",
         "resume_writing",
-        "send_400_response",
         "shutdown",
     }
 
