@@ -14,7 +14,7 @@ from headrace.domain import Datatype, Signature
 from headrace.errors import RequestError
 from services.ingress.head import Head
 
-__all__ = ["HTTP_LIMIT", "MODEL_LIMIT", "BodyBounds", "decompressed"]
+__all__ = ["HTTP_LIMIT", "MODEL_LIMIT", "PACKED_LIMIT", "BodyBounds", "decompressed"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -38,8 +38,14 @@ GZIP_MEMBERS_MAX = 4_096
 """A gzip body of more members is refused with 400; tools that compress side by side
 make one of 64 KiB or more."""
 
-HTTP_LIMIT = "a body may have (http_body_bytes_max)"
-MODEL_LIMIT = "a request of this model takes (payload_bytes_max)"
+LESS = "binary tensor data takes less"
+HTTP_LIMIT = f"a body may have (http_body_bytes_max); {LESS}"
+MODEL_LIMIT = f"a request of this model takes (payload_bytes_max); {LESS}"
+PACKED_LIMIT = (
+    "a compressed request of this model takes (payload_bytes_max); without "
+    "content-encoding it may be larger"
+)
+"""Where larger tensors go to a store: unpacking them would hold up everybody else."""
 
 _PIECE_BYTES = 64 * 1024
 
@@ -152,9 +158,10 @@ def decompressed(
                 f"{error}"
             ) from error
         if len(whole) > bytes_max:
-            raise _too_large(
+            raise RequestError(
                 f"the body is larger than {bytes_max} bytes when decompressed, more "
-                f"than {limit}"
+                f"than {limit}",
+                reason="too_large",
             )
         if unpacker.eof:
             left = left[len(piece) - len(unpacker.unused_data) :]
@@ -173,4 +180,4 @@ def _too_many(encoding: bytes, left: int) -> str:
 
 
 def _too_large(text: str) -> RequestError:
-    return RequestError(f"{text}; binary tensor data takes less", reason="too_large")
+    return RequestError(f"{text}; {LESS}", reason="too_large")

@@ -50,6 +50,10 @@ class Claims:
         self._stored_bytes_max = stored_bytes_max
         self._now_us = now_us
 
+    @property
+    def has_store(self) -> bool:
+        return self._store is not None
+
     def takes(self, size: int) -> bool:
         """Whether tensors of this size go to the store.
 

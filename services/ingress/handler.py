@@ -19,7 +19,7 @@ from services.ingress.admitting import NO_FORMER, Admission
 from services.ingress.answers import refusal_around_id
 from services.ingress.bodies import RESERVED_FROM_BYTES, Bodies, body_too_large
 from services.ingress.body import BodyRefused, overrides
-from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, decompressed
+from services.ingress.bounds import HTTP_LIMIT, MODEL_LIMIT, PACKED_LIMIT, decompressed
 from services.ingress.claims import Claims
 from services.ingress.drain import Drain
 from services.ingress.endings import Endings
@@ -363,8 +363,12 @@ class Handler:
     def _unpacked(
         self, head: Head, destination: Destination, body: bytes | bytearray
     ) -> bytes:
+        is_stored = self._claims.has_store and head.json_bytes is not None
         bytes_max, limit = min(
-            (destination.parser.bounds.body_bytes_max(head), MODEL_LIMIT),
+            (
+                destination.parser.bounds.body_bytes_max(head),
+                PACKED_LIMIT if is_stored else MODEL_LIMIT,
+            ),
             (self.limits.http_body_bytes_max, HTTP_LIMIT),
         )
         return decompressed(body, head.encoding, bytes_max, limit)

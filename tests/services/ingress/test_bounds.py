@@ -4,12 +4,14 @@ import gzip
 import json
 import time
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.domain import Datatype
 from headrace.errors import RequestError
+from headrace.payloads import PayloadStore
 from services.ingress import bounds
 from services.ingress.head import Head
 from tests.services.ingress.models import a_parser, a_version
@@ -99,6 +101,17 @@ def test_a_body_is_unpacked_no_further_than_its_model_can_take() -> None:
         b"(payload_bytes_max)"
     ) in answer.body
     assert spent_s < 0.5
+
+
+def test_who_compresses_what_the_store_would_take_is_told_not_to(
+    tmp_path: Path,
+) -> None:
+    world = World(store=PayloadStore(f"file://{tmp_path}"))
+    packed = gzip.compress(b"{}" + bytes(MIB + 1), 1)
+    sizes = (b"inference-header-content-length", b"2")
+    answer = world.ask(sizes, (b"content-encoding", b"gzip"), body=packed)
+    assert (answer.status, answer.reason) == (413, "too_large")
+    assert b"without content-encoding it may be larger" in answer.body
 
 
 def test_the_limit_of_a_body_depends_on_its_parts() -> None:
