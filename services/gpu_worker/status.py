@@ -15,6 +15,10 @@ HEARD_US = 10_000_000
 """A slot that was silent for so long no longer keeps a version's files from changing:
 longer than any restart takes."""
 
+PAUSE_US = 500_000
+"""Log time without anybody's heartbeat is one without a log, and makes nobody silent:
+who reads the first one after it would otherwise bury all whose own is on its way."""
+
 
 class SharedLogClock:
     """A :class:`headrace.delivery.LogClock` that one thread feeds and others ask."""
@@ -44,7 +48,7 @@ class SlotRoster:
     def __init__(self, dead_us: int) -> None:
         self._dead_us = dead_us
         self._lock = threading.Lock()
-        self._roster: Roster[int] = Roster()
+        self._roster: Roster[int] = Roster(pause_us=PAUSE_US)
         self._read = threading.Event()
         self._first_us: int | None = None
 
