@@ -11,8 +11,10 @@ from headrace.delivery.events import (
     CommitOutcome,
     DrainRequested,
     Lost,
+    RequestRead,
     Revoked,
 )
+from headrace.domain import HeldBatch
 from tests.delivery.builders import MS, a_partition, a_request, a_source
 from tests.delivery.desk import Desk, batches_in, found
 
@@ -52,6 +54,22 @@ def test_a_draining_lane_waits_500_ms_and_leaves_the_rest_to_its_successor() -> 
     assert DropLane(0) not in desk.let_pass(desk.limits.drain_us - MS)
     assert DropLane(0) in desk.let_pass(MS)
     assert desk.all(WriteReplies) == []
+
+
+def test_what_a_slot_says_while_a_lane_waits_for_acks_is_not_waited_for() -> None:
+    """Nor ticked for: a former that leaves would fill a core until it is gone."""
+    desk = Desk(slots=1)
+    desk.activate([a_partition(log_end=2)])
+    desk.scheduler.is_holding = True
+    desk.tell(RequestRead(a_request(0), overdue=True))
+    desk.tick()  # its refusal is written, and not acked
+    desk.read(a_request(1))
+    desk.tell(Revoked())
+    desk.tick()
+    desk.report(0, held=[HeldBatch("theirs", (a_source(1),))])
+
+    assert DropLane(0) not in desk.let_pass(desk.limits.flush_us - MS)
+    assert DropLane(0) in desk.let_pass(2 * MS)
 
 
 def test_a_lane_being_left_dispatches_nothing() -> None:

@@ -428,9 +428,9 @@ class Lane:
         commit. The successor adopts or reads again whatever is left."""
         if self._last_commit is not None:
             return
-        if self._work.has_flying and now_us < self._leave_by_us:
-            return
         if self._flush_by_us is None:
+            if self._work.has_flying and now_us < self._leave_by_us:
+                return
             self._flush_by_us = now_us + self._limits.flush_us
         if self._work.has_unacked and now_us < self._flush_by_us:
             return
