@@ -20,12 +20,20 @@ from services.ctl.client import (
 )
 from tests.chaos.history import Ask, End
 
-__all__ = ["INLINE_BYTES_MAX", "MODELS", "Clients", "now_us", "value_of"]
+__all__ = [
+    "INLINE_BYTES_MAX",
+    "INTEGERS",
+    "LIMIT_MS",
+    "MODELS",
+    "Clients",
+    "now_us",
+    "value_of",
+]
 
 INTEGERS = "echo"
 MODELS = (INTEGERS, "simulated", "tight")
-"""An identity of ONNX Runtime's, a simulated accelerator, and one with little memory.
-All of them answer with what they were asked."""
+"""An identity of ONNX Runtime's that some rows break, a simulated accelerator, and one
+with little memory. All of them answer with what they were asked."""
 
 INLINE_BYTES_MAX = 4_096
 """A larger request or answer travels through the payload store."""

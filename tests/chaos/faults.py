@@ -37,6 +37,11 @@ class Kind(StrEnum):
     POISON = "poison"
     """What is no request lies among the requests."""
 
+    FAILING_ROW = "failing-row"
+    HANGING_ROW = "hanging-row"
+    """A client asks for a row with which a run fails, or goes on for ever; over when
+    that is answered."""
+
 
 _SPANS_S = {
     Kind.FREEZE_WORKER: (1.5, 4.0),

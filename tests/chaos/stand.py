@@ -13,13 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import numpy as np
 import psutil
 
 from headrace.broker import KafkaConnection, KafkaProducer
 from headrace.embedded import EmbeddedKafka, KafkaSettings, RunningKafka
 from headrace.errors import BusError
 from headrace.payloads import PayloadStore
-from tests.chaos.clients import INLINE_BYTES_MAX, MODELS, now_us
+from services.ctl.client import infer_request
+from tests.chaos.clients import INLINE_BYTES_MAX, INTEGERS, LIMIT_MS, MODELS, now_us
 from tests.chaos.faults import Fault, Kind
 from tests.chaos.history import Window
 from tests.chaos.proxy import Direction, Proxy
@@ -38,6 +40,7 @@ STOPS_WITHIN_S = 4.0
 """As `headrace up` has it."""
 
 DELAY_S = 0.05
+_ROWS = {Kind.FAILING_ROW: -9, Kind.HANGING_ROW: 1 << 50}
 POISON = b"\xff\x00 no request"
 COMES_BACK_S = 30.0
 LOOK_S = 0.02
@@ -121,6 +124,8 @@ class Stand:
                     time.sleep(fault.for_s)
             case Kind.POISON:
                 self._poison(fault.slot)
+            case Kind.FAILING_ROW | Kind.HANGING_ROW as kind:
+                self._ask_for(_ROWS[kind], fault.slot)
             case kind:
                 self._hit(_VICTIMS[kind], fault)
 
@@ -200,6 +205,17 @@ class Stand:
             producer.produce(topic, slot % (4 * LANES), POISON)
         producer.flush(2)
 
+    def _ask_for(self, row: int, slot: int) -> None:
+        """Whether it is refused, or its ingress ends before it is answered."""
+        request = infer_request({"X": np.array([[row]], np.int64)})
+        url = f"{self.urls[slot % len(self.urls)]}/v2/models/{INTEGERS}/infer"
+        headers = {**request.headers, "headrace-timeout-ms": str(LIMIT_MS)}
+        with suppress(httpx.TransportError):
+            answer = self._http.post(
+                url, content=request.body, headers=headers, timeout=2 * COMES_BACK_S
+            )
+            assert answer.is_error, "such a row has no answer"
+
 
 class Payloads:
     """The payload store, in a folder that can be taken away."""
@@ -240,7 +256,7 @@ def standing(
     wall clock that is wrong in its own way. Nobody asks
     ``idle_models``; a run of the simulated accelerator takes ``alpha_ms``."""
     models = folder / "models"
-    put_version(models, MODELS[0], "1", graphs.identity("INT64"))
+    put_version(models, MODELS[0], "1", graphs.fragile(beyond=1 << 49))
     put_simulated(models, MODELS[1], "1", alpha_ms=alpha_ms)
     put_simulated(models, MODELS[2], "1", alpha_ms=2, memory_left_rows=4)
     for number in range(idle_models):

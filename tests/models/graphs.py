@@ -236,27 +236,68 @@ def unstoppable() -> bytes:
     )
 
 
-def hanging() -> bytes:
-    """Y = X after as many turns of an empty loop as the largest row says, 20 million
-    of which take some ten seconds; a run is stopped between two turns."""
+def _turns(
+    name: str, beyond: int
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Nodes, and their constants, that make Y of the tensor ``name``."""
     body = helper.make_graph(
         [node("Identity", ["c"], ["c2"]), node("Identity", ["s"], ["s2"])],
         "turn",
         [
             value("i", T.INT64, []),
             value("c", T.BOOL, []),
-            value("s", T.INT64, ["n", 1]),
+            value("s", T.INT64, ["n", "d"]),
         ],
-        [value("c2", T.BOOL, []), value("s2", T.INT64, ["n", 1])],
+        [value("c2", T.BOOL, []), value("s2", T.INT64, ["n", "d"])],
     )
+    nodes = [
+        node("ReduceMax", [name], ["M"], keepdims=0),
+        node("Sub", ["M", "beyond"], ["B"]),
+        node("Max", ["B", "none"], ["T"]),
+        node("Loop", ["T", "", name], ["Y"], body=body),
+    ]
+    return nodes, [
+        constant("beyond", np.array(beyond)),
+        constant("none", np.array(0)),
+    ]
+
+
+def hanging(beyond: int = 0) -> bytes:
+    """Y = X after as many turns of an empty loop as the largest element is ``beyond``,
+    20 million of which take some ten seconds; a run is stopped between two turns."""
+    nodes, constants = _turns("X", beyond)
     return model(
         "hanging",
+        nodes,
+        [value("X", T.INT64, ["n", "d"])],
+        [value("Y", T.INT64, ["n", "d"])],
+        constants,
+    )
+
+
+def fragile(beyond: int) -> bytes:
+    """As :func:`hanging`, and the run fails where any element is negative."""
+    nodes, constants = _turns("W", beyond)
+    zero = numpy_helper.from_array(np.array([0]), "zero")
+    return model(
+        "fragile",
         [
-            node("ReduceMax", ["X"], ["T"], keepdims=0),
-            node("Loop", ["T", "", "X"], ["Y"], body=body),
+            node("ReduceMin", ["X"], ["L"], keepdims=0),
+            node("Min", ["L", "none"], ["N"]),
+            node("Unsqueeze", ["N", "first"], ["V"]),
+            node("Add", ["V", "V"], ["V2"]),
+            node("Add", ["V2", "one"], ["S"]),
+            node("ConstantOfShape", ["S"], ["Z"], value=zero),
+            node("Add", ["X", "Z"], ["W"]),
+            *nodes,
         ],
-        [value("X", T.INT64, ["n", 1])],
-        [value("Y", T.INT64, ["n", 1])],
+        [value("X", T.INT64, ["n", "d"])],
+        [value("Y", T.INT64, ["n", "d"])],
+        [
+            constant("first", np.array([0])),
+            constant("one", np.array([1])),
+            *constants,
+        ],
     )
 
 
