@@ -20,6 +20,7 @@ from headrace.wire import headers as names
 from services.ctl.cluster import check_partition
 from services.ctl.errors import UsageError
 from services.ctl.instants import shown
+from services.ctl.remains import remains
 from services.ctl.request_trail import FollowRequest, Found, RequestTrail, found_in
 
 __all__ = [
@@ -123,7 +124,10 @@ def request_trail(
         return None
     followed = FollowRequest(topics, request)
     back_us = _KEPT_US if is_keyed(request.id) else _SKEW_US
-    follow_all(connection, topics, followed, request.record.timestamp_us - back_us)
+    asked_us = request.record.timestamp_us
+    if request.is_cut:
+        asked_us = min(asked_us, _made_us(request.id) or since_us)
+    follow_all(connection, topics, followed, asked_us - back_us)
     return followed.trail()
 
 
@@ -187,6 +191,9 @@ def _request(
         request = found_in(record, name)
         if request is not None and not request.is_put_back:
             found.setdefault(request.identity, request)
+    if not found:
+        for request in remains(connection, topics, name, since_us):
+            found.setdefault((request.tenant, request.id), request)
     if len(found) > 1:
         newest = sorted(found.values(), key=lambda each: each.record.timestamp_us)
         listed = ", ".join(

@@ -50,12 +50,14 @@ __all__ = [
 
 
 class Found(NamedTuple):
-    """A request record that was looked for."""
+    """A request that was looked for. ``is_cut``: the log no longer has its record, and
+    ``record`` is what its end says of it."""
 
     id: str
     client_id: str
     tenant: str
     record: Record
+    is_cut: bool = False
 
     @property
     def source(self) -> Source:
@@ -140,6 +142,10 @@ class RequestTrail(msgspec.Struct, frozen=True):
     steps: list[Step]
     headers: dict[str, str | None] = {}
     payload: Payload | None = None
+    cut: str = ""
+    """Where its record was, if retention has removed that; times then count from the
+    first of what is left."""
+
     answers: list[AnswerTrail] = []
     stages: list[Stage] = []
     """Of the attempt that was answered, from the record that was answered to the
@@ -214,17 +220,19 @@ class FollowRequest:
     def trail(self) -> RequestTrail:
         record = self._request.record
         headers = dict(record.headers)
-        _, priority = self._topics.lane_and_priority(record.partition)
         deadline = _text(headers.get(names.DEADLINE))
+        asked_us = record.timestamp_us
+        if self._request.is_cut and self._steps:
+            asked_us = min(at_us for at_us, _, _ in self._steps)
         return RequestTrail(
             id=self._request.id,
             client_id=self._request.client_id,
             tenant=self._request.tenant,
             model=self._topics.model_of(record.topic),
-            priority=priority.name.lower(),
+            priority=self._priority(),
             deadline_us=int(deadline) if deadline.isdigit() else None,
             steps=[
-                Step(at_us, at_us - record.timestamp_us, what, shown_place(place))
+                Step(at_us, at_us - asked_us, what, shown_place(place))
                 for at_us, what, place in sorted(self._steps)
             ],
             headers={
@@ -232,10 +240,25 @@ class FollowRequest:
                 for name, value in record.headers
             },
             payload=payload_of(record.value),
+            cut=self._cut(),
             answers=self._answers,
             stages=self._stages(),
             shared=self._shared(),
         )
+
+    def _priority(self) -> str:
+        """Empty: nobody says which partition it was in."""
+        partition = self._request.source.partition
+        if partition < 0:
+            return ""
+        return self._topics.lane_and_priority(partition)[1].name.lower()
+
+    def _cut(self) -> str:
+        request = self._request
+        if not request.is_cut:
+            return ""
+        is_placed = request.source.partition >= 0
+        return shown_place(request.source) if is_placed else request.source.topic
 
     def _shared(self) -> str:
         own, asked_us = self._request.source, self._request.record.timestamp_us

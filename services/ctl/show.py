@@ -76,14 +76,15 @@ def show(
 
 def told(trail: RequestTrail) -> Iterator[str]:
     """Everything but the stages, in lines."""
-    yield (
-        f"Request {trail.id} of tenant {trail.tenant} to {trail.model}, "
-        f"{trail.priority}"
-    )
+    how = f", {trail.priority}" if trail.priority else ""
+    yield f"Request {trail.id} of tenant {trail.tenant} to {trail.model}{how}"
     for name, value in trail.headers.items():
         yield f"  {name}: {'' if value is None else value}"
+    if trail.cut:
+        yield f"  its record in {trail.cut} is no longer in the log"
     if trail.payload is None:
-        yield "  no value"
+        if not trail.cut:
+            yield "  no value"
     elif trail.payload.begins:
         yield f"  {trail.payload.size_bytes} bytes {trail.payload.begins}"
     else:

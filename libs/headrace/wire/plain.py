@@ -16,7 +16,8 @@ __all__ = ["PlainReply", "PlainRequest", "decode_plain_reply", "decode_plain_req
 
 
 class PlainReply(msgspec.Struct, frozen=True):
-    """``reason`` None: a success. ``source``: the record that is answered."""
+    """``reason`` None: a success. ``source``: the record that is answered.
+    ``client_id``: the ``id`` of the request's body."""
 
     id: str
     source: Source
@@ -27,6 +28,8 @@ class PlainReply(msgspec.Struct, frozen=True):
     outputs: tuple[Tensor, ...]
     payload: PayloadRef | None = None
     """Where the outputs' data are, if they are not here."""
+
+    client_id: str = ""
 
 
 def decode_plain_reply(record: Record) -> PlainReply:
@@ -56,6 +59,7 @@ def decode_plain_reply(record: Record) -> PlainReply:
                 for output, raw in zip(message.outputs, raws, strict=True)
             ),
             payload=payload,
+            client_id=message.id,
         )
     except (DecodeError, RequestError, ValueError, KeyError) as error:
         raise UndecodableRecord(f"no plain reply: {error!r}") from error
