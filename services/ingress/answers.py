@@ -102,7 +102,8 @@ class Asked(Protocol):
 def result_answer(
     asked: Asked, model: str, version: str, outputs: Sequence[Tensor]
 ) -> tuple[bytes, Sequence[Piece]]:
-    """Header lines and body of a result, in the form that the client asked for.
+    """Header lines and body of a result, in the form that the client asked for, with
+    the body's ``id`` where it had one.
 
     Raises :class:`RequestError` for an output that is not there, or has no JSON form.
     """
@@ -123,10 +124,11 @@ def result_answer(
         else:
             data = to_json(name, output.datatype, output.data)
             described.append(_described(output, b'"data":%b}' % data))
-    text = b'{"model_name":%b,"model_version":%b,"id":%b,"outputs":[%b]}' % (
+    named = b'"id":%b,' % _encode(asked.client_id) if asked.client_id else b""
+    text = b'{"model_name":%b,"model_version":%b,%b"outputs":[%b]}' % (
         _encode(model),
         _encode(version),
-        _encode(asked.client_id),
+        named,
         b",".join(described),
     )
     fields = identity_fields(asked.request_id, asked.head.x_request_id)
