@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from headrace.broker import (
@@ -13,7 +15,7 @@ from headrace.broker import (
 )
 from headrace.clock import SystemClock
 from headrace.errors import BusError
-from tests.broker.bench import Bench, make_topic, read, values, write
+from tests.broker.bench import Bench, MemoryBench, make_topic, read, values, write
 
 US_MAX = 10_000_000
 
@@ -40,6 +42,30 @@ def test_records_are_read_back_by_offset_near_and_far(bench: Bench) -> None:
     # The reader has nothing left of it, and may read on elsewhere.
     reader.assign({two: 0})
     assert values(read(reader, 2)) == [b"x", b"y"]
+
+
+def test_what_was_found_behind_a_span_is_not_read_again(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = MemoryBench(prefix)
+    topic = make_topic(bench)
+    write(bench, topic, *(b"%d" % number for number in range(60)))
+    one = TopicPartition(topic, 0)
+    reader = bench.reader()
+    assign = reader.assign
+    began: list[Mapping[TopicPartition, int]] = []
+
+    def watched(positions: Mapping[TopicPartition, int]) -> None:
+        began.append(positions)
+        assign(positions)
+
+    monkeypatch.setattr(reader, "assign", watched)
+    found = read_places(
+        reader, {one: [55, 0, 20]}, us_max=US_MAX, clock=SystemClock(), near=3
+    )
+
+    assert values(list(found)) == [b"0", b"20", b"55"]
+    assert began == [{one: 0}]
 
 
 def test_what_the_log_does_not_have_is_left_out(bench: Bench) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.broker.interface import Reader, Record, TopicPartition
@@ -91,13 +91,16 @@ def read_places(
     ``us_max`` counts for each partition's next few thousand offsets."""
     left = {one: sorted(set(offsets)) for one, offsets in places.items()}
     wanted = {one: set(offsets) for one, offsets in left.items()}
-    while left := {one: offsets for one, offsets in left.items() if offsets}:
-        spans = {one: _next_span(offsets, near) for one, offsets in left.items()}
+    while spans := {
+        one: span
+        for one, offsets in left.items()
+        if (span := _next_span(offsets, wanted[one], near)) is not None
+    }:
         for record in read_spans(
             reader, spans, records_max=RECORDS_MAX, us_max=us_max, clock=clock
         ):
             one = TopicPartition(record.topic, record.partition)
-            # Some lie behind the end of this span, and are read again with their own.
+            # Also those behind the end of this span.
             if record.offset in wanted[one]:
                 wanted[one].discard(record.offset)
                 yield record
@@ -119,8 +122,13 @@ def read_kept(
     yield from read_places(reader, kept, us_max=us_max, clock=clock)
 
 
-def _next_span(offsets: list[int], near: int) -> Span:
-    """Takes from ``offsets`` those that it covers."""
+def _next_span(offsets: list[int], wanted: Container[int], near: int) -> Span | None:
+    """Takes from ``offsets`` those that it covers, and before them those that are not
+    wanted any more. None: no other is."""
+    while offsets and offsets[0] not in wanted:
+        del offsets[0]
+    if not offsets:
+        return None
     count = 1
     while (
         count < len(offsets)
