@@ -209,6 +209,10 @@ class Acks:
     def flush(self, timeout_s: float) -> int:
         return 0
 
+    @property
+    def is_holding(self) -> bool:
+        return False
+
 
 class Worker:
     """A worker that has joined and knows its former, and the former's hand."""
@@ -235,7 +239,10 @@ class Worker:
             clock=clock,
         )
         control, replies = Acks(self._ended), Acks()
-        self.acks = ProducerThread("replies", replies)
+        replier = Replier(
+            replies, self._replies_told, claims, batch_bytes_max=BYTES_MAX
+        )
+        self.acks = ProducerThread("replies", replies, replier.tell_acked)
         self.fetcher = Fetcher(
             self.orders,
             TopicPartition(BATCHES, 0),
@@ -253,7 +260,7 @@ class Worker:
             self.fetcher,
             linked,
             self.runner,
-            Replier(replies, self._replies_told, claims, batch_bytes_max=BYTES_MAX),
+            replier,
             ControlWriter(control, COMPLETIONS, 0, ProcessMetrics(registry)),
             FitnessWatch(print, clock, log),
         )
@@ -265,8 +272,8 @@ class Worker:
     def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
         self.loop.take_order(order)
 
-    def _replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
-        self.loop.replies_told(replies)
+    def _replies_told(self, told: Sequence[RepliesEnded | ReplyStoring]) -> None:
+        self.loop.replies_told(told)
 
     def _ended(self) -> None:
         self.written += 1

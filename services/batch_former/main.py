@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import secrets
 import socket
 import uuid
 from functools import partial
@@ -85,7 +86,7 @@ __all__ = ["main", "serve"]
 PROVISION_TIMEOUT_S = 30.0
 FLUSH_S = 0.3
 
-ORDERS = ProducerSettings(timeout_ms=1000, failures_only=True)
+ORDERS = ProducerSettings(timeout_ms=1000, spares=True)
 """A batch or a sync that is not acked in time is asked about; of what is acked, its
 worker tells."""
 ANSWERS = ProducerSettings(timeout_ms=2000)
@@ -283,7 +284,7 @@ class _Former:
     def _make_producers(self) -> None:
         orders = self._producer("orders", ORDERS)
         answers = self._producer("answers", ANSWERS)
-        self._orders = Producing(orders, "orders", self._inbox)
+        self._orders = Producing(orders, "orders", self._inbox, failures_only=True)
         self._answers = Producing(answers, "answers", self._inbox)
         self._dead_letters = DeadLetters(
             self._topics,
@@ -358,7 +359,10 @@ class _Former:
 
     def _new_lane(self, lane: int, term: int) -> OwnedLane:
         bus = self._settings.bus
-        batch_ids = (uuid.uuid4().hex for _ in itertools.count())
+        # Drawn once and counted then: to draw one for each batch takes longer than to
+        # choose its members.
+        drawn = secrets.token_hex(10)
+        batch_ids = (f"{drawn}{number:012x}" for number in itertools.count())
         scheduler = BatchFormer(self._settings.scheduler, batch_ids=batch_ids)
         core = Lane(
             lane,

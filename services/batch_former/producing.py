@@ -55,9 +55,18 @@ ANY = -1
 class Producing:
     """Writes records, and tells the loop how the writes ended."""
 
-    def __init__(self, producer: Producer, name: str, inbox: Inbox[Message]) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        name: str,
+        inbox: Inbox[Message],
+        *,
+        failures_only: bool = False,
+    ) -> None:
+        """``failures_only``: the loop does not hear of writes that were acked."""
         self._producer = producer
         self._inbox = inbox
+        self._failures_only = failures_only
         self._lock = Lock()
         self._ended: list[Ended] = []
         self._held: list[tuple[Write, Place, Outgoing]] = []
@@ -113,7 +122,7 @@ class Producing:
     def _end(self, write: Write, offset: int | None) -> None:
         with self._lock:
             ended = write.end(offset)
-            if ended is not None:
+            if ended and not (self._failures_only and ended.offset is not None):
                 self._ended.append(ended)
 
     def _report(self) -> None:

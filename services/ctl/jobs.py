@@ -388,7 +388,7 @@ def _make_topics(cluster: Cluster, spec: JobSpec | None = None) -> None:
         each for each in base_topics(topics, bus) if each.name == topics.control_jobs
     ]
     if spec is not None:
-        wanted.append(results_topic(topics, spec.tenant, spec.job, bus))
+        wanted.append(results_topic(topics, spec.tenant, spec.job, bus, partitions=1))
     KafkaAdmin(connection).create_topics(wanted, CREATE_S)
 
 

@@ -48,6 +48,11 @@ class ControlWriter:
         except BusError as error:
             self._failed(number, error)
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the former waits for word that waits for acks (:meth:`ended`)."""
+        return self._producer.is_holding
+
     def ended(self) -> list[WriteEnded]:
         """The writes that have ended since the last call. Never blocks."""
         self._producer.poll(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, assert_never
@@ -78,6 +79,9 @@ WAIT_US_MAX = 100_000
 ACK_WAIT_US = 20_000
 """So often the loop asks for acks of what the former is told. No thread waits for them:
 of a done nothing hangs on its ack, and the next run wakes the loop sooner than this."""
+
+HOLDING_WAIT_US = 1_000
+"""Where what the former is to be told waits for acks."""
 
 DRAIN_US_MAX = 15_000_000
 """A drain that takes longer is given up: what is held is retried elsewhere."""
@@ -174,6 +178,7 @@ class Loop:
                 events.append(DrainRequested())
             for event in events:
                 self._take_in(event)
+            self._parts.replier.send()
             with self._lock:
                 self._take_acks()
                 self.vitals = Vitals(self._core.incarnation, self._core.run_limit_at_us)
@@ -187,6 +192,8 @@ class Loop:
         with self._lock:
             wakeup_us = self._core.wakeup_at_us()
             wait_us = ACK_WAIT_US if self._core.awaits_acks else WAIT_US_MAX
+            if self._parts.control.is_holding:
+                wait_us = HOLDING_WAIT_US
         if wakeup_us is None:
             return wait_us
         return min(max(wakeup_us - now_us, 0), wait_us)
@@ -222,14 +229,25 @@ class Loop:
             self._look_for_gap()
             self._decide(PayloadsCame(batch))
 
-    def replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
-        """For whichever thread hears of it; the former is told at once."""
-        match replies:
-            case RepliesEnded(batch, members, acked=False) if batch in self._jobs:
-                self._counts.unacked(self._jobs[batch], len(members))
+    def replies_told(self, told: Sequence[RepliesEnded | ReplyStoring]) -> None:
+        """For whichever thread hears of it; the former is told at once, and of all that
+        is done together: made first, the records then share a produce request."""
+        for each in told:
+            match each:
+                case RepliesEnded(batch, members, acked=False) if batch in self._jobs:
+                    self._counts.unacked(self._jobs[batch], len(members))
+        done: list[tuple[int, bytes]] = []
         with self._lock:
             self._look_for_gap()
-            self._decide(replies)
+            now_us = self._clock.now_us()
+            for each in told:
+                for decision in self._core.handle(each, now_us):
+                    if isinstance(decision, WriteDone):
+                        done.append((decision.write, self._done(decision)))
+                        continue
+                    self._write_done(done)
+                    self._carry_out(decision)
+            self._write_done(done)
 
     def run_ended(self, job: Job) -> Job | None:
         """For the run thread: the job to run next, if there is one."""
@@ -314,6 +332,11 @@ class Loop:
         elif not job.must_stop:
             self._process.log.warning("run.stopped", batch=decision.batch)
         self._parts.runner.stop_run(job)
+
+    def _write_done(self, done: list[tuple[int, bytes]]) -> None:
+        for number, completion in done:
+            self._parts.control.write(number, completion)
+        done.clear()
 
     def _joined(self, position: int) -> None:
         self._parts.fetcher.read_from(position)

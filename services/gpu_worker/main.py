@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import uuid
+from collections.abc import Sequence
 from typing import NoReturn
 
 from headrace.broker import (
@@ -78,8 +79,8 @@ PROVISION_TIMEOUT_S = 30
 STATUS_WAIT_S = 2
 FLUSH_S = 1
 
-CONTROL = ProducerSettings(timeout_ms=120_000)
-REPLIES = ProducerSettings(timeout_ms=30_000)
+CONTROL = ProducerSettings(timeout_ms=120_000, spares=True)
+REPLIES = ProducerSettings(timeout_ms=30_000, idempotent=False)
 """As long as a bulk result may wait. An online reply that comes later than its batch's
 ``done`` does no harm: at most two batches are unacked at a time, and the first reply
 counts."""
@@ -200,7 +201,13 @@ class _Worker:
         self._log_clock = SharedLogClock()
         self._control = control = KafkaProducer(self._connection, CONTROL)
         replies = KafkaProducer(self._connection, REPLIES)
-        self._replies = ProducerThread("replies", replies)
+        replier = Replier(
+            replies,
+            self._replies_told,
+            claims,
+            batch_bytes_max=bus.batch_bytes_max,
+        )
+        self._replies = ProducerThread("replies", replies, replier.tell_acked)
         self._make_fetchers(settings, claims)
         self._runner = Runner(clock, payload_bytes_max=claims.reply_bytes_max)
         parts = Parts(
@@ -208,12 +215,7 @@ class _Worker:
             self._fetcher,
             self._linked,
             self._runner,
-            Replier(
-                replies,
-                self._replies_told,
-                claims,
-                batch_bytes_max=bus.batch_bytes_max,
-            ),
+            replier,
             ControlWriter(
                 control,
                 self._topics.completions,
@@ -264,8 +266,8 @@ class _Worker:
     def _take_order(self, order: WorkerEvent | BatchFetched) -> None:
         self.loop.take_order(order)
 
-    def _replies_told(self, replies: RepliesEnded | ReplyStoring) -> None:
-        self.loop.replies_told(replies)
+    def _replies_told(self, told: Sequence[RepliesEnded | ReplyStoring]) -> None:
+        self.loop.replies_told(told)
 
     def _payloads_came(self, batch: str) -> None:
         self.loop.payloads_came(batch)

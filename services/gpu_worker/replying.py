@@ -40,30 +40,32 @@ class ReplyRecord(NamedTuple):
 
 
 class Replier:
-    """Writes results and says by ``told`` what became of each record, from the thread
-    that polls the producer or of the store's, or at once where nothing had to be
-    sent."""
+    """Writes results and says by ``told`` what became of each record: from the thread
+    that polls the producer, which calls ``tell_acked``, or from the store's, or at once
+    where nothing had to be sent."""
 
     def __init__(
         self,
         producer: Producer,
-        told: Callable[[RepliesEnded | ReplyStoring], None],
+        told: Callable[[Sequence[RepliesEnded | ReplyStoring]], None],
         claims: WorkerClaims,
         *,
         batch_bytes_max: int,
     ) -> None:
+        self._acked: list[RepliesEnded] = []
+        self._written: list[tuple[str, ReplyRecord]] = []
         self._claims = claims
         self._producer = producer
         self._told = told
         self._batch_bytes_max = batch_bytes_max
 
     def write(self, job: Job, members: Sequence[int], worker: str) -> None:
-        """``members`` in the order of the batch. Never blocks."""
+        """``members`` in the order of the batch; sent by :meth:`send`. Never blocks."""
         addresses = job.batch.addresses
         if None in addresses:
             silent = tuple(each for each in members if addresses[each] is None)
             if silent:
-                self._told(RepliesEnded(job.batch.batch, silent, acked=True))
+                self._told([RepliesEnded(job.batch.batch, silent, acked=True)])
             members = [each for each in members if addresses[each] is not None]
         inline: Sequence[int] = members
         bytes_max = self._claims.inline_bytes_max
@@ -73,7 +75,19 @@ class Replier:
             for member in large:
                 self._claim(job, member, worker)
         for record in reply_records(job, inline, worker, self._batch_bytes_max):
-            self._produce(job.batch.batch, record)
+            self._written.append((job.batch.batch, record))
+
+    def send(self) -> None:
+        """Made before, the records of several runs share a produce request."""
+        written, self._written = self._written, []
+        for batch, record in written:
+            self._produce(batch, record)
+
+    def tell_acked(self) -> None:
+        """What was heard of in one poll."""
+        acked, self._acked = self._acked, []
+        if acked:
+            self._told(acked)
 
     def _claim(self, job: Job, member: int, worker: str) -> None:
         """Through the payload store. Where that fails the request runs again, and is
@@ -83,13 +97,13 @@ class Replier:
         def written(payload: PayloadRef | None, error: HeadraceError | None) -> None:
             if payload is None:
                 why = str(error)
-                self._told(RepliesEnded(batch, (member,), acked=False, unstored=why))
+                self._told([RepliesEnded(batch, (member,), acked=False, unstored=why)])
             else:
-                self._told(ReplyStoring(batch, member, is_stored=True))
+                self._told([ReplyStoring(batch, member, is_stored=True)])
                 self._produce(batch, claimed_record(job, member, worker, payload))
 
         pieces = [output.piece(member) for output in job.outputs]
-        self._told(ReplyStoring(batch, member, is_stored=False))
+        self._told([ReplyStoring(batch, member, is_stored=False)])
         try:
             self._claims.write(job.batch, member, pieces, written)
         except StoreUnavailable as error:
@@ -98,7 +112,7 @@ class Replier:
     def _produce(self, batch: str, record: ReplyRecord) -> None:
         def end(delivery: Delivery) -> None:
             acked = delivery.error is None
-            self._told(RepliesEnded(batch, record.members, acked))
+            self._acked.append(RepliesEnded(batch, record.members, acked))
 
         try:
             self._producer.produce(
@@ -110,7 +124,7 @@ class Replier:
                 on_delivery=end,
             )
         except BusError:
-            self._told(RepliesEnded(batch, record.members, acked=False))
+            self._told([RepliesEnded(batch, record.members, acked=False)])
 
 
 def reply_records(

@@ -9,7 +9,7 @@ __all__ = ["TOGETHER_MAX", "TOGETHER_US", "Together"]
 T = TypeVar("T")
 
 TOGETHER_MAX = 8
-TOGETHER_US = 2_000
+TOGETHER_US = 4_000
 """So many runs, that are over within so long: their replies then share a produce
 request, and so do their dones."""
 

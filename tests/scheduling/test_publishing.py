@@ -43,6 +43,14 @@ def test_what_has_become_idle_is_told_for_a_second() -> None:
     assert told == [True, False]
 
 
+def test_bulk_that_waits_is_no_reason_for_closer_looks() -> None:
+    publishing = Publishing()
+    bulk = QueueLoad("m", "1", Priority.BULK, 4096, 4096, 9_000 * MS, 9_000 * MS)
+    publishing.looked([Load(slots=1, free_us=[9 * MS], queues=[bulk])], 0)
+
+    assert publishing.at_us == 50 * MS
+
+
 def test_where_requests_wait_for_the_device_looks_come_closer() -> None:
     publishing = Publishing()
     steps_us = []

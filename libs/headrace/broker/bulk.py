@@ -152,6 +152,7 @@ class BulkExchange:
                 timeout_ms=DELIVERED_WITHIN_MS,
                 compression=Compression.LZ4,
                 queue_bytes_max=PRODUCER_BYTES_MAX,
+                idempotent=False,
             ),
         )
         self._reader: Reader = KafkaReader(

@@ -94,7 +94,8 @@ class Producer(Protocol):
         """``partition`` -1: equal keys have one place, a missing key any.
 
         Raises :class:`BusFull` when the queue is full, :class:`BusError` when the
-        record is refused locally (too large, unknown partition)."""
+        record is refused locally (too large, unknown partition); what was held before
+        is refused by its ``on_delivery``."""
         ...
 
     def poll(self, timeout_s: float) -> int:
@@ -103,6 +104,11 @@ class Producer(Protocol):
 
     def flush(self, timeout_s: float) -> int:
         """Wait for outstanding records; how many are left."""
+        ...
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether records wait for the acks of others, which only ``poll`` hears of."""
         ...
 
 

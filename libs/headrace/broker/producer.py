@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any, Final, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +21,10 @@ from headrace.broker.interface import Delivery, Headers
 from headrace.errors import BusError, BusFull, BusTimeout
 
 __all__ = ["Compression", "KafkaProducer", "ProducerSettings", "report_to"]
+
+FLYING_MAX: Final = 5
+"""While five records of a partition are on their way an idempotent client sends no
+other one, and polls without a pause while another waits (librdkafka 2.16)."""
 
 
 class Compression(StrEnum):
@@ -37,10 +43,12 @@ class ProducerSettings(NamedTuple):
     ``queue_records_max`` and ``queue_bytes_max``: what waits for acks at most;
     beyond, ``produce`` raises ``BusFull``. ``failures_only``: ``on_delivery`` is not
     called for records that were acked. ``idempotent``: without it a record may lie
-    there twice, one after the other; the first one of a process is not held up for the
-    half second after which the client asks for its producer's number; and the client
-    does not fill a core while it waits, as an idempotent one does (librdkafka 2.16)
-    with five records of a partition in flight and another behind them.
+    there twice, one after the other, and the first one of a process is not held up for
+    the half second after which the client asks for its producer's number. ``spares``:
+    an idempotent client gets no more records of a partition than it sends at once, so
+    that it does not fill a core while it waits for acks; what is kept back has
+    ``timeout_ms`` from then on, and no more than :data:`FLYING_MAX` records of a
+    partition are written in the time that an ack takes.
     """
 
     linger_ms: float = 0
@@ -50,6 +58,7 @@ class ProducerSettings(NamedTuple):
     queue_bytes_max: int = 64 * 1024 * 1024
     failures_only: bool = False
     idempotent: bool = True
+    spares: bool = False
 
     def config(self) -> dict[str, Any]:
         order: dict[str, Any] = {"enable.idempotence": True}
@@ -66,6 +75,31 @@ class ProducerSettings(NamedTuple):
         }
 
 
+class _New(NamedTuple):
+    """A record on its way to the client."""
+
+    topic: str
+    partition: int
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    on_delivery: Callable[[Delivery], None] | None
+
+    @property
+    def size(self) -> int:
+        return len(self.value or b"")
+
+
+class _Line:
+    """A partition's records: those without an ack, and those kept back meanwhile."""
+
+    __slots__ = ("flying", "waiting")
+
+    def __init__(self) -> None:
+        self.flying = 0
+        self.waiting: deque[_New] = deque()
+
+
 class KafkaProducer:
     """A producer (:class:`headrace.broker.Producer`), acks from all.
 
@@ -77,6 +111,10 @@ class KafkaProducer:
         connection: KafkaConnection,
         settings: ProducerSettings = ProducerSettings(),  # noqa: B008 - immutable
     ) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self._lines: dict[tuple[str, int], _Line] = defaultdict(_Line)
+        self._waiting = self._waiting_bytes = 0
         self._client = confluent_kafka.Producer(
             connection.config()
             | settings.config()
@@ -99,29 +137,97 @@ class KafkaProducer:
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> None:
         """As :meth:`headrace.broker.Producer.produce`."""
-        try:
-            self._client.produce(
-                topic,
-                value,
-                key,
-                partition,
-                None if on_delivery is None else report_to(on_delivery),
-                headers=headers if isinstance(headers, list) else list(headers),
-            )
-        except BufferError as error:
-            raise BusFull(
-                f"the queue of records to {topic} is full", code="_QUEUE_FULL"
-            ) from error
-        except KafkaException as error:
-            raise bus_error(
-                error_of(error), f"produce to {topic} [{partition}]"
-            ) from error
+        new = _New(
+            topic,
+            partition,
+            value,
+            key,
+            headers,
+            on_delivery,
+        )
+        if not self._settings.spares or partition < 0:
+            self._send(new, on_delivery)
+            return
+        with self._lock:
+            line = self._lines[topic, partition]
+            if line.waiting or line.flying >= FLYING_MAX:
+                self._keep(line, new)
+            else:
+                self._fly(line, new)
 
     def poll(self, timeout_s: float) -> int:
         return self._client.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> int:
-        return self._client.flush(timeout_s)
+        return self._client.flush(timeout_s) + self._waiting
+
+    @property
+    def is_holding(self) -> bool:
+        """As :attr:`headrace.broker.Producer.is_holding`."""
+        return self._waiting > 0
+
+    def _keep(self, line: _Line, new: _New) -> None:
+        settings = self._settings
+        if (
+            self._waiting >= settings.queue_records_max
+            or self._waiting_bytes + new.size > settings.queue_bytes_max
+        ):
+            raise BusFull(
+                f"the queue of records to {new.topic} is full", code="_QUEUE_FULL"
+            )
+        line.waiting.append(new)
+        self._waiting += 1
+        self._waiting_bytes += new.size
+
+    def _fly(self, line: _Line, new: _New) -> None:
+        def end(delivery: Delivery) -> None:
+            if new.on_delivery is not None:
+                new.on_delivery(delivery)
+            with self._lock:
+                line.flying -= 1
+                refused = self._let_go(line) if line.waiting else ()
+            for each, error in refused:
+                if each.on_delivery is not None:
+                    each.on_delivery(Delivery(each.topic, each.partition, -1, 0, error))
+
+        line.flying += 1
+        try:
+            self._send(new, end)
+        except BusError:
+            line.flying -= 1
+            raise
+
+    def _let_go(self, line: _Line) -> list[tuple[_New, BusError]]:
+        """Give the client what it can send; what it refused."""
+        refused: list[tuple[_New, BusError]] = []
+        while line.waiting and line.flying < FLYING_MAX:
+            new = line.waiting.popleft()
+            self._waiting -= 1
+            self._waiting_bytes -= new.size
+            try:
+                self._fly(line, new)
+            except BusError as error:
+                refused.append((new, error))
+        return refused
+
+    def _send(self, new: _New, on_delivery: Callable[[Delivery], None] | None) -> None:
+        try:
+            self._client.produce(
+                new.topic,
+                new.value,
+                new.key,
+                new.partition,
+                None if on_delivery is None else report_to(on_delivery),
+                headers=list(new.headers),
+            )
+        except BufferError as error:
+            raise BusFull(
+                f"the queue of records to {new.topic} is full", code="_QUEUE_FULL"
+            ) from error
+        except KafkaException as error:
+            raise bus_error(
+                error_of(error), f"produce to {new.topic} [{new.partition}]"
+            ) from error
 
 
 def report_to(

@@ -101,7 +101,7 @@ class Rerun:
         self._pace = Pace(speed)
         self._clock = clock or SystemClock()
         self._admin = KafkaAdmin(connection)
-        topic = results_topic(topics, REPLAY_TENANT, run, sizes)
+        topic = results_topic(topics, REPLAY_TENANT, run, sizes, partitions=1)
         self._admin.create_topics([topic], _TOPIC_S)
         self._address = ReplyAddress(topic.name, None)
         self._encoder = RequestEncoder(f"{REPLAY_SOURCE}{run}", self._address)

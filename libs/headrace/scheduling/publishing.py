@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.domain import Load
+from headrace.domain import Load, Priority
 
 __all__ = ["Publishing"]
 
@@ -46,7 +46,10 @@ class Publishing:
 
 
 def _wait_us(load: Load) -> int:
-    return max(load.free_us, default=0) + sum(each.backlog_us for each in load.queues)
+    """Of who may be refused; bulk waits as long as it takes."""
+    return max(load.free_us, default=0) + sum(
+        each.backlog_us for each in load.queues if each.priority is not Priority.BULK
+    )
 
 
 def _is_busy(load: Load) -> bool:

@@ -49,11 +49,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     offered: float
     goodput: float
-    """Answered in time while requests still came: what drains afterwards says nothing
-    of the rate that a policy can hold."""
+    """Answered in time."""
 
     attainment: float
-    """Part of the offered that was answered in time, also afterwards."""
+    """Goodput over offered."""
 
     p50_ms: float
     p99_ms: float
@@ -62,7 +61,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     late: int
     bound: float
-    """Most goodput that any policy could have."""
+    """Most goodput that any policy could have, what runs after the last arrival
+    included."""
 
     zero_drop_bound: float | None
     """Highest rate at which one model's requests can all be in time; None: several
@@ -124,11 +124,7 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
     seconds = results.seconds
     limited = results.of(limited=True)
     counted = limited if limited.offered else results.of()
-
-    def rate(tallies: Tallies) -> float:
-        in_time = tallies.on_time_within if limited.offered else tallies.on_time
-        return in_time / seconds
-
+    unlimited = results.of(limited=False)
     if not limited.offered:
         seconds = max(results.ended_us / SECOND_US, 1e-6)
     latency = counted.latency_us
@@ -136,7 +132,7 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
         policy=scenario.policy,
         factor=factor,
         offered=counted.offered / seconds,
-        goodput=rate(counted),
+        goodput=counted.on_time / seconds,
         attainment=counted.attainment,
         p50_ms=latency.quantile(0.5) / MS,
         p99_ms=latency.quantile(0.99) / MS,
@@ -147,14 +143,12 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
         bound=0.0,
         zero_drop_bound=None,
         busy=results.busy_us / (seconds * SECOND_US * results.workers),
-        unlimited=rate(results.of(limited=False)),
+        unlimited=unlimited.on_time / seconds,
         seconds=seconds,
         reasons=_named(counted.refused),
         releases=_named(results.release),
-        tenants=_shares(results, seconds, rate, lambda kind: kind.tenant),
-        priorities=_shares(
-            results, seconds, rate, lambda kind: kind.priority.name.lower()
-        ),
+        tenants=_shares(results, seconds, lambda kind: kind.tenant),
+        priorities=_shares(results, seconds, lambda kind: kind.priority.name.lower()),
     )
 
 
@@ -163,10 +157,7 @@ def _named(counts: Counter[str]) -> dict[str, int]:
 
 
 def _shares(
-    results: Results,
-    seconds: float,
-    rate: Callable[[Tallies], float],
-    name_of: Callable[[Kind], str],
+    results: Results, seconds: float, name_of: Callable[[Kind], str]
 ) -> dict[str, Share]:
     parts: dict[str, Tallies] = {}
     for kind, tallies in results.kinds:
@@ -175,7 +166,7 @@ def _shares(
     return {
         name: Share(
             offered=part.offered / seconds,
-            goodput=rate(part),
+            goodput=part.on_time / seconds,
             attainment=part.attainment,
             p99_ms=part.latency_us.quantile(0.99) / MS,
             device_part=sum(part.device_us_by_second) / used_us,
@@ -210,9 +201,8 @@ def _bound(
 ) -> float:
     """By what came, not by what was to be expected: dice may offer more.
 
-    Whoever comes in a span is served until the longest limit after it, or the end of
-    what counts. The bound holds for any spans; those in which the same streams are
-    active know most.
+    Whoever comes in a span is served until the longest limit after it. The bound holds
+    for any spans; those in which the same streams are active know most.
     """
     owners = [stream for stream in streams for _ in kinds_of([stream])]
     asked = [
@@ -239,8 +229,7 @@ def _bound(
             for each in limited
             if (kind := each.kind).limit_us is not None
         ]
-        ends_s = min(until_s + longest_s, whole_s)
-        return overload_goodput(offers, workers * (ends_s - start_s))
+        return overload_goodput(offers, workers * (until_s - start_s + longest_s))
 
     spans = sum(most(start_s, until_s) for start_s, until_s in pairwise(instants))
     return min(spans, most(0.0, whole_s)) / whole_s

@@ -152,6 +152,10 @@ class MemoryProducer:
             self.poll(timeout_s)
         return len(self._waiting)
 
+    @property
+    def is_holding(self) -> bool:
+        return False
+
     def _move(self) -> None:
         """Let what waits arrive, be acked, or expire."""
         now_us = self._storage.clock.now_us()

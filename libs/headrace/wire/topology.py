@@ -48,11 +48,20 @@ def model_topics(topics: Topics, model: str, sizes: TopicSizes) -> list[NewTopic
     return _topics({"model"}, {**topics._asdict(), "model": model}, sizes)
 
 
-def results_topic(topics: Topics, tenant: str, job: str, sizes: TopicSizes) -> NewTopic:
-    """The one of a reader of plain replies."""
+def results_topic(
+    topics: Topics,
+    tenant: str,
+    job: str,
+    sizes: TopicSizes,
+    *,
+    partitions: int | None = None,
+) -> NewTopic:
+    """The one of a reader of plain replies. ``partitions``: other than the document's;
+    replies in one share their produce requests, which several readers need not want.
+    """
     names = {**topics._asdict(), "tenant": tenant, "job": job}
     (topic,) = _topics({"tenant", "job"}, names, sizes)
-    return topic
+    return topic if partitions is None else topic._replace(partitions=partitions)
 
 
 @cache

@@ -123,7 +123,7 @@ class BatchParts:
     async def submit(self, spec: JobSpec) -> None:
         """As :class:`services.ingress.batches.orders.Records`."""
         bus = self._settings.bus
-        topic = results_topic(bus.topics, spec.tenant, spec.job, bus)
+        topic = results_topic(bus.topics, spec.tenant, spec.job, bus, partitions=1)
         admin = KafkaAdmin(self._connection)
         await asyncio.to_thread(admin.create_topics, [topic], CREATE_S)
         await self._write(spec.tenant, spec.job, JobPart.SPEC, spec)
