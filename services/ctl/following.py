@@ -140,7 +140,9 @@ def unknown(name: str, from_us: int | None) -> str:
         told.append("It holds no such record, or no longer.")
     elif made_us is None:
         told.append(
-            "If it is older than what was searched, look further back (--from)."
+            "If it is older than what was searched, look further back (--from). Once "
+            "retention has removed a request's record, only results and dead letters "
+            "say how its client called it: take its headrace-request-id."
         )
     elif from_us is not None and from_us > made_us:
         told.append(f"Its id was made at {shown(made_us)}: begin there (--from).")

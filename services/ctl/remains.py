@@ -22,7 +22,8 @@ from services.ctl.request_trail import Found, found_in
 __all__ = ["remains", "remains_in"]
 
 _ENDS = frozenset({TopicKind.REPLIES, TopicKind.RESULTS, TopicKind.DEAD_LETTERS})
-"""Results and dead letters are kept longer than requests are."""
+"""Results and dead letters are kept longer than requests are; of those and replies the
+limit by bytes may cut requests first."""
 
 _NOWHERE = -1
 """An envelope does not say which record it answers."""
@@ -31,7 +32,7 @@ _NOWHERE = -1
 def remains(
     connection: KafkaConnection, topics: Topics, name: str, since_us: int
 ) -> Iterator[Found]:
-    """Of every end with that name. Raises BusError."""
+    """Of every record with that name. Raises BusError."""
     for record in records_since(
         connection, lambda one: topics.kind_of(one.topic) in _ENDS, since_us
     ):
@@ -40,8 +41,9 @@ def remains(
 
 
 def remains_in(topics: Topics, record: Record, name: str) -> Iterator[Found]:
-    """The requests called ``name`` whose end the record is: by their id, the body's
-    own ``id``, and in a dead letter by whatever a request record is found by.
+    """The requests called ``name`` of which the record tells: by their id, by the
+    body's own ``id``, which answers to ingresses lack, and in a dead letter by whatever
+    a request record is found by.
 
     Raises :class:`headrace.errors.UndecodableRecord`.
     """
@@ -73,7 +75,7 @@ def remains_in(topics: Topics, record: Record, name: str) -> Iterator[Found]:
 
 
 def _own(
-    end: Record, source: Source, headers: Headers = (), value: bytes | None = None
+    told: Record, source: Source, headers: Headers = (), value: bytes | None = None
 ) -> Record:
-    """The request's record as far as it is known; its time is that of its end."""
-    return Record(*source, end.timestamp_us, None, value, list(headers))
+    """The request's record as far as it is known; its time is that of ``told``."""
+    return Record(*source, told.timestamp_us, None, value, list(headers))

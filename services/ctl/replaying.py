@@ -89,7 +89,10 @@ class Task:
             for recorded in islice(recording, self.limit):
                 export.take(payloads.recorded(recorded))
         return Exported(
-            export.rows, str(self.export), recording.counts, recording.warnings
+            export.rows,
+            str(self.export),
+            recording.counts,
+            [*recording.warnings, *payloads.warnings],
         )
 
     def run(
@@ -135,7 +138,7 @@ class Task:
             at=at.isoformat(timespec="seconds").replace("+00:00", "Z"),
             elapsed_s=round(time.monotonic() - began_s, 2),
             passed_over=recording.counts,
-            warnings=recording.warnings,
+            warnings=[*recording.warnings, *payloads.warnings],
             gate=self.gate or Gate(),
             differences=differences,
         )

@@ -51,7 +51,7 @@ __all__ = [
 
 class Found(NamedTuple):
     """A request that was looked for. ``is_cut``: the log no longer has its record, and
-    ``record`` is what its end says of it."""
+    ``record`` is what another one says of it."""
 
     id: str
     client_id: str

@@ -94,6 +94,8 @@ def test_data_that_are_gone_leave_nothing_to_compare(*, is_known: bool) -> None:
 
     found = comparison.differences()
     reason = "payload_lost" if is_known else "store_unavailable"
+    told = ["HEADRACE_BUS__PAYLOAD_STORE" in each for each in payloads.warnings]
+    assert told == ([] if is_known else [True])
     assert found.ended == {"ok": 1, reason: 1}
     assert (found.compared, found.mended, found.failed) == (0, 0, 1)
     assert found.reasons == {"ok": 1, reason: 1}

@@ -25,6 +25,15 @@ class Payloads:
 
     def __init__(self, read: Callable[[PayloadRef], memoryview]) -> None:
         self._read = read
+        self._unread = 0
+        self._why = ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever reads the result must know."""
+        if not self._unread:
+            return []
+        return [f"{self._unread} answers are not compared, nor exported: {self._why}"]
 
     def with_data(self, replayed: Replayed) -> Replayed:
         """With the data of both answers, where they are elsewhere."""
@@ -37,7 +46,7 @@ class Payloads:
         try:
             outputs = self._outputs(replayed.payload, replayed.outputs)
         except (PayloadLost, StoreUnavailable) as error:
-            status, outputs, text = _status(error), (), str(error)
+            status, outputs, text = self._failed(error), (), str(error)
             return msgspec.structs.replace(
                 replayed, status=status, text=text, outputs=outputs, payload=None
             )
@@ -52,7 +61,8 @@ class Payloads:
             outputs = self._outputs(ending.payload, ending.outputs)
             ending = msgspec.structs.replace(ending, outputs=outputs, payload=None)
         except (PayloadLost, StoreUnavailable) as error:
-            ending = Ending(ending.place, ending.at_us, _status(error), str(error))
+            status = self._failed(error)
+            ending = Ending(ending.place, ending.at_us, status, str(error))
         return msgspec.structs.replace(recorded, ending=ending)
 
     def inputs(self, recorded: Recorded) -> tuple[Tensor, ...]:
@@ -71,8 +81,10 @@ class Payloads:
         except ValueError as error:
             raise PayloadLost("the answer's object does not fit") from error
 
-
-def _status(error: PayloadLost | StoreUnavailable) -> str:
-    if isinstance(error, PayloadLost):
-        return Reason.PAYLOAD_LOST
-    return Reason.STORE_UNAVAILABLE
+    def _failed(self, error: PayloadLost | StoreUnavailable) -> str:
+        """The status of an answer without its data."""
+        if isinstance(error, PayloadLost):
+            return Reason.PAYLOAD_LOST
+        self._unread += 1
+        self._why = str(error)
+        return Reason.STORE_UNAVAILABLE
