@@ -16,7 +16,7 @@ from headrace.jobs import JobSite, run_job
 from headrace.lifecycle import BusSettings, read_settings
 from headrace.wire.jobs import JobSpec, JobState
 from services.ctl.cluster import Cluster
-from services.ctl.job_view import progress_view, told_end
+from services.ctl.job_view import progress_view, resume_command, told_end
 from services.ctl.options import writable_folder
 from services.ctl.running import DATA_FOLDER
 from services.ctl.where import payload_reader
@@ -44,8 +44,12 @@ def run_here(cluster: Cluster, spec: JobSpec, served: ServedVersion) -> int:
     can be resumed."""
     signal.signal(signal.SIGTERM, _interrupt)
     print(f"Job {spec.job} begins.", file=sys.stderr, flush=True)
-    with progress_view(spec.job) as told:
-        ended = run_job(site(cluster, spec, served), told)
+    try:
+        with progress_view(spec.job) as told:
+            ended = run_job(site(cluster, spec, served), told)
+    except KeyboardInterrupt:
+        print(f"Job {spec.job} is stopped; go on with {resume_command(spec)}.")
+        raise
     if ended.state is JobState.CANCELLED:
         print(f"Job {spec.job} was cancelled after {counted(ended.done, 'row')}.")
         return 1

@@ -27,7 +27,14 @@ from services.ctl.instants import shown
 from services.ctl.job_life import is_left
 from services.ctl.wording import counted
 
-__all__ = ["JobRow", "progress_view", "show_jobs", "told_end", "watch_job"]
+__all__ = [
+    "JobRow",
+    "progress_view",
+    "resume_command",
+    "show_jobs",
+    "told_end",
+    "watch_job",
+]
 
 _LOOK_EVERY_S = 1.0
 _SUBMITTED = "submitted"
@@ -87,11 +94,13 @@ def job_row(job: Job) -> JobRow:
 
 
 def _left(job: Job, spec: JobSpec) -> str:
+    since = shown(job.heard_us or spec.submitted_us)
+    return f"no sign of its publisher since {since}; go on with {resume_command(spec)}"
+
+
+def resume_command(spec: JobSpec) -> str:
     of = "" if spec.tenant == "default" else f" --tenant {spec.tenant}"
-    return (
-        f"no sign of its publisher since {shown(job.heard_us or spec.submitted_us)}; "
-        f"go on with `headrace jobs resume {spec.job}{of}`"
-    )
+    return f"`headrace jobs resume {spec.job}{of}`"
 
 
 def _state(job: Job) -> str:

@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from headrace.broker import KafkaConnection
 from headrace.domain import Datatype, ServedVersion
 from headrace.errors import RequestError
 from headrace.jobs import Job, JobTable, find
-from headrace.wire import Record
+from headrace.wire import Record, Topics
 from headrace.wire.jobs import (
     JobCancel,
     JobPart,
@@ -24,6 +25,7 @@ from headrace.wire.jobs import (
     job_key,
 )
 from services.ctl import job_life
+from services.ctl.cluster import Cluster
 from services.ctl.errors import UsageError
 from services.ctl.job_orders import (
     absolute,
@@ -33,6 +35,7 @@ from services.ctl.job_orders import (
     rows_max,
     wrong_usage,
 )
+from services.ctl.job_process import run_here
 from services.ctl.job_view import job_row, show_jobs, told_end
 from tests.jobs.worlds import a_version
 
@@ -281,3 +284,21 @@ def test_one_row_is_a_row() -> None:
     spec = a_spec("j", "/o.npy")
     one = msgspec.structs.replace(progress("j", JobState.DONE), rows=1, done=1)
     assert told_end(spec, one) == "Job j is done: 1 row in /o.npy."
+
+
+def test_whoever_stops_a_publisher_is_told_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("services.ctl.job_process.signal.signal", lambda *_: None)
+    monkeypatch.setattr("services.ctl.job_process.run_job", stopped)
+    spec = msgspec.structs.replace(a_spec("nightly", "o.parquet"), tenant="acme")
+    cluster = Cluster(KafkaConnection("127.0.0.1:9", "test"), Topics())
+
+    with pytest.raises(KeyboardInterrupt):
+        run_here(cluster, spec, a_version())
+
+    told = "go on with `headrace jobs resume nightly --tenant acme`"
+    assert told in capsys.readouterr().out
