@@ -66,10 +66,11 @@ def test_a_stepped_profile_is_followed_within_its_steps() -> None:
 
 def test_one_outlier_hardly_moves_the_bound() -> None:
     learned = times()
-    for number in range(63):
+    for number in range(56):
         learned.observe(32, 13_000 + number % 7)
     before = learned.bound(32)
-    learned.observe(32, 130_000)
+    for run_us in (130_000, *[13_000] * 7):
+        learned.observe(32, run_us)
 
     assert learned.bound(32) < 1.1 * before
 
@@ -94,6 +95,43 @@ def test_a_device_that_became_slower_is_believed_after_five_runs() -> None:
     assert late <= 6
     # What it does with other sizes follows the shape that the probe saw.
     assert learned.expected(8) == pytest.approx(14_000, rel=0.1)
+
+
+def _known_well() -> RunTimes:
+    learned = times()
+    for rows in (1, 8, 16, 32):
+        for _ in range(20):
+            assert not learned.observe(rows, 5_000 + 250 * rows)
+    return learned
+
+
+def test_two_runs_settle_what_other_versions_have_told_of_the_device() -> None:
+    learned = _known_well()
+    learned.suspect()
+    learned.observe(8, 21_000)
+    assert learned.expected(8) == pytest.approx(7_000, rel=0.01)
+
+    learned.observe(32, 39_000)
+
+    for rows in (1, 8, 16, 32):
+        assert learned.expected(rows) == pytest.approx(3 * (5_000 + 250 * rows), 0.01)
+
+
+def test_one_run_as_before_clears_a_version_of_suspicion() -> None:
+    learned = _known_well()
+    learned.suspect()
+    for run_us in (21_000, 7_000, 21_000, 21_000, 21_000):
+        learned.observe(8, run_us)
+
+    assert learned.expected(32) == pytest.approx(13_000, rel=0.1)
+
+
+def test_a_run_that_nothing_explains_counts_once_others_have_followed() -> None:
+    learned = _known_well()
+    told = [learned.observe(8, run_us) for run_us in (9_000, 9_000, *[7_000] * 8)]
+
+    assert not any(told)
+    assert learned.bound(8) == pytest.approx(9_000, rel=0.05)
 
 
 def test_a_device_that_became_faster_is_believed_after_sixteen_runs() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scheduling.scenes import MS, Desk, a_request
+from tests.scheduling.scenes import MS, Desk, a_request, a_version
 
 
 def learned(
@@ -62,3 +62,25 @@ def test_a_first_run_that_took_ten_times_as_long_makes_no_slow_worker() -> None:
     one, other = (dispatch.predicted_us for dispatch in desk.tick(now_us))
 
     assert one == other
+
+
+def test_a_device_that_became_slower_for_one_version_soon_is_for_the_others() -> None:
+    desk = Desk(a_version("m"), a_version("n"))
+    now_us = 0
+
+    def run(model: str, run_ms: int) -> int:
+        """What was predicted of the run."""
+        nonlocal now_us
+        desk.arrive(a_request(model=model, at_us=now_us), now_us=now_us)
+        (dispatch,) = desk.tick(now_us)
+        now_us += 100 * MS
+        desk.finish(now_us=now_us, run_us=run_ms * MS)
+        return dispatch.predicted_us
+
+    for model in ("m", "n") * 20:
+        run(model, 2)
+    for _ in range(5):
+        run("m", 6)
+    predicted_us = [run("n", 6) for _ in range(3)]
+
+    assert predicted_us == [2 * MS, 2 * MS, 6 * MS]

@@ -39,7 +39,7 @@ def test_json_has_the_figures_of_a_run(simulate: Any) -> None:
         *("refused", "bound"),
     } <= set(told)
     assert told["goodput"] <= told["bound"]
-    assert told["attainment"] == pytest.approx(told["goodput"] / told["offered"])
+    assert told["goodput"] <= told["attainment"] * told["offered"]
     assert told["refused"] == sum(told["reasons"].values()) > 0
 
 

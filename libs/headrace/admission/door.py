@@ -64,6 +64,7 @@ class _Terms(NamedTuple):
     lag_us: int
     is_heavy: bool
     versions: float
+    lull: float
 
 
 class Door:
@@ -142,9 +143,14 @@ class Door:
                 lag_us,
                 tenant in known.heavy,
                 known.versions,
+                # An ingress that is behind may itself be why a device ran dry.
+                0.0 if lag_us > LAG_MIN_US else known.lull,
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
-            return Admitted(lane) if denied is None else denied
+            if denied is None:
+                return Admitted(lane)
+            known.has_refused = True
+            return denied
         return self._unseen(blind, full, price, priority, in_flight, now_us)
 
     def _unseen(
@@ -254,6 +260,7 @@ class Door:
         lag_us: int,
         is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
         versions: float,
+        lull: float,
     ) -> Denied | None:
         settings = self._settings
         left_us = limit_us - lag_us
@@ -269,6 +276,7 @@ class Door:
             left_us=left_us,
             batch_us=batch_us,
             versions=versions,
+            lull=lull,
         )
         run, run_us = ("a batch", batch_us) if in_batch else ("a run", one_us)
         if is_heavy:

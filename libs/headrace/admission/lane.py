@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
+from math import exp
 from typing import NamedTuple
 
 from headrace.domain import DUE_WITHIN_US, Load, Price, Priority
@@ -11,6 +12,10 @@ from headrace.domain import DUE_WITHIN_US, Load, Price, Priority
 __all__ = ["Lane", "Pushed"]
 
 NO_SHARES = (0.0,) * len(Priority)
+LULL_US = 400_000
+"""Memory for how much a lane had to do."""
+LULL_FULL = 0.3
+"""Part of the time with too little to do, from which on more makes no difference."""
 CLASSES = len(DUE_WITHIN_US) + 1
 
 _LESS_URGENT = tuple(range(priority + 1, len(Priority)) for priority in Priority)
@@ -51,7 +56,16 @@ class Lane:
         self._room: dict[tuple[str, str, str], int] = {}
         """Requests that still may wait of a model version's tenants who have few."""
 
+        self._short = 0.0
+        self.lull = 0.0
+        """How much of late the lane was asked for too little to fill batches, from 0 to
+        1: it is asked in bursts, and has time for them afterwards."""
+        self.has_refused = False
+        """Since it was heard: if it then has too little to do, that is not for want of
+        requests."""
+
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
+        self._watch_lull(load, now_us)
         self.slots = load.slots
         self.heard_us = now_us
         self.hops_us = hops_us
@@ -84,6 +98,19 @@ class Lane:
             reach_us += working * each_for * (next_us - free_us)
             reached.append(reach_us)
         self._reach_us = reached
+
+    def _watch_lull(self, load: Load, now_us: int) -> None:
+        if not load.free_us or not load.prices:
+            return
+        has_us = sum(load.free_us) / len(load.free_us)
+        has_us += sum(queue.backlog_us for queue in load.queues) / load.slots
+        batch_us = max(price.batch_us for price in load.prices)
+        is_short = has_us <= max(len(load.prices) / load.slots, 1.0) * batch_us
+        is_short = is_short and not self.has_refused
+        self.has_refused = False
+        elapsed_us = max(now_us - self.heard_us, 0) if self.heard_us >= 0 else 0
+        self._short += (is_short - self._short) * (1 - exp(-elapsed_us / LULL_US))
+        self.lull = round(min(self._short / LULL_FULL, 1.0), 1)
 
     def send(self, priority: Priority, deadline_us: int, device_us: int) -> None:
         due_us = self._due_us[priority]

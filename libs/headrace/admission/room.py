@@ -28,6 +28,7 @@ def room_of(
     left_us: int,
     batch_us: int,
     versions: float,
+    lull: float,
 ) -> Room:
     """``left_us`` of a time limit are left; ``versions`` share a slot.
 
@@ -41,7 +42,20 @@ def room_of(
         return Room(settings.choice, "choice", in_batch=False, in_time=False)
     full_us = (least - 1 + max(versions, 1.0)) * batch_us
     if full_us <= settings.fill * left_us:
-        return Room(settings.fill, "fill", in_batch=True, in_time=True)
+        return _longer(settings, lull)
     part = min(full_us / left_us, settings.choice)
     in_time = full_us <= limit_us
     return Room(part, "batches_within_limit_min", in_batch=True, in_time=in_time)
+
+
+def _longer(settings: AdmissionSettings, lull: float) -> Room:
+    """Where the device has too little to do now and then, what is refused at the end of
+    a burst could have been served after it: up to all that ends in time may be ahead.
+    A device that always has enough serves no more for a longer queue. Nor is a time
+    limit of few batches stretched: what comes on the edge of it is late by any error of
+    the run times."""
+    part, setting = settings.fill, "fill"
+    if lull:
+        part += (1 - part) * lull
+        setting += ", and more as the device had little to do of late"
+    return Room(part, setting, in_batch=True, in_time=True)

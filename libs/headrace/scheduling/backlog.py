@@ -83,6 +83,11 @@ class Backlog:
         ]
         return sorted(found, key=lambda other: -other.edge)
 
+    def suspect_others(self, slower: RunTimes) -> None:
+        for times in self._times.values():
+            if times is not slower:
+                times.suspect()
+
     def times_of(self, shape: QueueKey) -> RunTimes | None:
         return self._times.get(shape)
 

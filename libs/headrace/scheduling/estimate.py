@@ -29,6 +29,8 @@ SLOWER_FACTOR, SLOWER_RUNS = 1.1, 5
 FASTER_FACTOR, FASTER_RUNS = 0.75, 16
 """So many runs in a row beyond these factors of the bound and of the expected time
 are another device: a neighbour, a lower clock."""
+SLOWER_RUNS_SUSPECTED = 2
+"""Where other versions on the same workers have just become slower."""
 OVERRUN_MEMORY = 100
 UNKNOWN_US = 10_000
 """Expected run time of a version that announced nothing and never ran."""
@@ -64,7 +66,11 @@ class RunTimes:
             deque(maxlen=SAMPLES_STEP) for _ in self.ladder
         ]
         self._seen = 0
-        self._slower = self._faster = 0
+        self._slower: list[tuple[int, int]] = []
+        """Runs in a row that what is known of their size does not explain. They are
+        kept apart until it is settled what they tell."""
+        self._faster = 0
+        self._is_suspected = False
         self._doubted_at_us: int | None = None
         self.observed_at_us = -BELIEVED_US
         self._drift = 1.0
@@ -117,13 +123,18 @@ class RunTimes:
     def is_overrun(self) -> bool:
         """Whether runs of late took longer than their bound: what starts at the last
         moment by it comes late."""
-        return self._drift > 1.0 or self._slower > 0
+        return self._drift > 1.0 or bool(self._slower)
 
-    def observe(self, rows: int, run_us: int) -> None:
-        """Take in a measured run."""
+    def suspect(self) -> None:
+        """The device has become slower for others: two runs that tell the same of this
+        version are enough, and all sizes follow them."""
+        self._is_suspected = True
+
+    def observe(self, rows: int, run_us: int) -> bool:
+        """Take in a measured run. Whether it settles that the device became slower."""
         self._doubted_at_us = None
         rows = min(max(rows, 1), self.rows_max)
-        self._compare(rows, run_us)
+        self._sort_out(rows, run_us)
         overran = run_us > self._bound[rows]
         self._overrun_rate += (overran - self._overrun_rate) / OVERRUN_MEMORY
         if self._overrun_rate > OVERRUN_RATE_MAX:
@@ -131,40 +142,69 @@ class RunTimes:
             self._overrun_rate = OVERRUN_RATE_MAX / 2
         elif self._drift > 1.0:
             self._drift = max(self._drift * DRIFT_DOWN, 1.0)
-        self._add(rows, run_us)
         self._seen += 1
-        has_changed = self._slower >= SLOWER_RUNS or self._faster >= FASTER_RUNS
-        if has_changed:
-            self._start_over()
+        is_slower = len(self._slower) >= SLOWER_RUNS
+        has_changed = True
+        if is_slower:
+            self._start_over(self._slower)
+        elif self._faster >= FASTER_RUNS:
+            self._start_over(list(self._recent)[-SLOWER_RUNS:])
+        elif self._is_suspected and len(self._slower) >= SLOWER_RUNS_SUSPECTED:
+            self._stretch()
+        else:
+            has_changed = False
         if (
             has_changed
             or self._seen < REFRESH_ALWAYS_BELOW
             or self._seen % REFRESH_EVERY == 0
         ):
             self._refresh()
+        return is_slower
 
     def _add(self, rows: int, run_us: int) -> None:
         self._recent.append((rows, run_us))
         self._steps[bisect_left(self.ladder, rows)].append((rows, run_us))
 
-    def _compare(self, rows: int, run_us: int) -> None:
-        """Count runs in a row that what is known of their size does not explain."""
+    def _sort_out(self, rows: int, run_us: int) -> None:
+        """Take in what is like the runs before, and keep the others apart."""
         if len(self._steps[bisect_left(self.ladder, rows)]) < SAMPLES_TRUSTED:
-            return
-        is_slower = run_us > SLOWER_FACTOR * self._bound[rows]
-        is_faster = run_us < FASTER_FACTOR * self._expected[rows]
-        self._slower = self._slower + 1 if is_slower else 0
-        self._faster = self._faster + 1 if is_faster else 0
-
-    def _start_over(self) -> None:
-        """The device is another one than it was: believe the last runs alone."""
-        last = list(self._recent)[-SLOWER_RUNS:]
-        self._recent.clear()
-        for step in self._steps:
-            step.clear()
-        for rows, run_us in last:
             self._add(rows, run_us)
-        self._slower = self._faster = 0
+            return
+        is_faster = run_us < FASTER_FACTOR * self._expected[rows]
+        self._faster = self._faster + 1 if is_faster else 0
+        if run_us > SLOWER_FACTOR * self._bound[rows]:
+            self._slower.append((rows, run_us))
+        else:
+            self._is_suspected = False
+            self._settle()
+            self._add(rows, run_us)
+
+    def _settle(self) -> None:
+        for rows, run_us in self._slower:
+            self._add(rows, run_us)
+        self._slower = []
+
+    def _start_over(self, last: list[tuple[int, int]]) -> None:
+        """The device is another one than it was: believe the last runs alone."""
+        for samples in (self._recent, *self._steps):
+            samples.clear()
+        self._slower = last
+        self._begin_anew()
+
+    def _stretch(self) -> None:
+        """The device takes as much longer for all sizes as for those that it ran."""
+        ratios = [run_us / self._expected[rows] for rows, run_us in self._slower]
+        factor = sum(ratios) / len(ratios)
+        for samples in (self._recent, *self._steps):
+            stretched = [(rows, int(run_us * factor)) for rows, run_us in samples]
+            samples.clear()
+            samples.extend(stretched)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._settle()
+        self._faster = 0
+        self._is_suspected = False
         self._drift, self._overrun_rate = 1.0, 0.0
 
     def _refresh(self) -> None:

@@ -428,7 +428,8 @@ class BatchFormer:
         times = None if key is None else self._backlog.times_of(key)
         if times is not None and event.run_us is not None:
             self._slots.observe_pace(slot, event.run_us / times.expected(rows))
-            times.observe(rows, int(event.run_us / slot.pace))
+            if times.observe(rows, int(event.run_us / slot.pace)):
+                self._backlog.suspect_others(times)
             times.observed_at_us = now_us
         if slot.batches.pop(event.batch, None) is not None:
             # The done record took a hop, so the next run is already that old.

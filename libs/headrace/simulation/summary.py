@@ -49,10 +49,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     offered: float
     goodput: float
-    """Answered in time."""
+    """Answered in time while requests still came: what drains afterwards says nothing
+    of the rate that a policy can hold."""
 
     attainment: float
-    """Goodput over offered."""
+    """Part of the offered that was answered in time, also afterwards."""
 
     p50_ms: float
     p99_ms: float
@@ -61,8 +62,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     late: int
     bound: float
-    """Most goodput that any policy could have, what runs after the last arrival
-    included."""
+    """Most goodput that any policy could have."""
 
     zero_drop_bound: float | None
     """Highest rate at which one model's requests can all be in time; None: several
@@ -124,7 +124,11 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
     seconds = results.seconds
     limited = results.of(limited=True)
     counted = limited if limited.offered else results.of()
-    unlimited = results.of(limited=False)
+
+    def rate(tallies: Tallies) -> float:
+        in_time = tallies.on_time_within if limited.offered else tallies.on_time
+        return in_time / seconds
+
     if not limited.offered:
         seconds = max(results.ended_us / SECOND_US, 1e-6)
     latency = counted.latency_us
@@ -132,7 +136,7 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
         policy=scenario.policy,
         factor=factor,
         offered=counted.offered / seconds,
-        goodput=counted.on_time / seconds,
+        goodput=rate(counted),
         attainment=counted.attainment,
         p50_ms=latency.quantile(0.5) / MS,
         p99_ms=latency.quantile(0.99) / MS,
@@ -143,12 +147,14 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
         bound=0.0,
         zero_drop_bound=None,
         busy=results.busy_us / (seconds * SECOND_US * results.workers),
-        unlimited=unlimited.on_time / seconds,
+        unlimited=rate(results.of(limited=False)),
         seconds=seconds,
         reasons=_named(counted.refused),
         releases=_named(results.release),
-        tenants=_shares(results, seconds, lambda kind: kind.tenant),
-        priorities=_shares(results, seconds, lambda kind: kind.priority.name.lower()),
+        tenants=_shares(results, seconds, rate, lambda kind: kind.tenant),
+        priorities=_shares(
+            results, seconds, rate, lambda kind: kind.priority.name.lower()
+        ),
     )
 
 
@@ -157,7 +163,10 @@ def _named(counts: Counter[str]) -> dict[str, int]:
 
 
 def _shares(
-    results: Results, seconds: float, name_of: Callable[[Kind], str]
+    results: Results,
+    seconds: float,
+    rate: Callable[[Tallies], float],
+    name_of: Callable[[Kind], str],
 ) -> dict[str, Share]:
     parts: dict[str, Tallies] = {}
     for kind, tallies in results.kinds:
@@ -166,7 +175,7 @@ def _shares(
     return {
         name: Share(
             offered=part.offered / seconds,
-            goodput=part.on_time / seconds,
+            goodput=rate(part),
             attainment=part.attainment,
             p99_ms=part.latency_us.quantile(0.99) / MS,
             device_part=sum(part.device_us_by_second) / used_us,
@@ -201,8 +210,9 @@ def _bound(
 ) -> float:
     """By what came, not by what was to be expected: dice may offer more.
 
-    Whoever comes in a span is served until the longest limit after it. The bound holds
-    for any spans; those in which the same streams are active know most.
+    Whoever comes in a span is served until the longest limit after it, or the end of
+    what counts. The bound holds for any spans; those in which the same streams are
+    active know most.
     """
     owners = [stream for stream in streams for _ in kinds_of([stream])]
     asked = [
@@ -229,7 +239,8 @@ def _bound(
             for each in limited
             if (kind := each.kind).limit_us is not None
         ]
-        return overload_goodput(offers, workers * (until_s - start_s + longest_s))
+        ends_s = min(until_s + longest_s, whole_s)
+        return overload_goodput(offers, workers * (ends_s - start_s))
 
     spans = sum(most(start_s, until_s) for start_s, until_s in pairwise(instants))
     return min(spans, most(0.0, whole_s)) / whole_s

@@ -9,6 +9,7 @@ from math import log
 
 import msgspec
 
+from headrace.domain import Request
 from headrace.simulation.workload import Kind
 
 __all__ = ["Histogram", "Results", "Tallies"]
@@ -16,6 +17,7 @@ __all__ = ["Histogram", "Results", "Tallies"]
 BUCKETS_PER_E = 1 / log(1.01)
 """Buckets are one percent wide."""
 
+SECOND_US = 1_000_000
 LARGEST = 1 << 62
 """No value is larger."""
 
@@ -76,6 +78,11 @@ class Tallies:
     def __init__(self) -> None:
         self.offered = 0
         self.on_time = 0
+        self.on_time_within = 0.0
+        """Of those, what ran while requests still came; of a batch that ran across the
+        end of the last stream, that part of its requests. What drains afterwards is the
+        more the longer a policy lets its queues become, whatever rate it holds."""
+
         self.late = 0
         self.refused = Counter[str]()
         self.latency_us = Histogram()
@@ -96,6 +103,17 @@ class Tallies:
         offered = sum(self.offered_by_second[start_s:end_s])
         return sum(self.on_time_by_second[start_s:end_s]) / offered if offered else 1.0
 
+    def answer(self, request: Request, at_us: int, part_within: float) -> None:
+        """Its answer reached the client; ``part_within`` is how much of its run was
+        while requests still came."""
+        if request.deadline_us is None or at_us <= request.deadline_us:
+            self.on_time += 1
+            self.on_time_within += part_within
+            self.on_time_by_second[request.arrived_us // SECOND_US] += 1
+        else:
+            self.late += 1
+        self.latency_us.add(at_us - request.arrived_us)
+
     def reach(self, second: int) -> None:
         """Have counts for ``second``."""
         missing = second + 1 - len(self.offered_by_second)
@@ -107,6 +125,7 @@ class Tallies:
     def merge(self, other: Tallies) -> None:
         self.offered += other.offered
         self.on_time += other.on_time
+        self.on_time_within += other.on_time_within
         self.late += other.late
         self.refused.update(other.refused)
         self.latency_us.merge(other.latency_us)

@@ -379,17 +379,13 @@ class World:
         second = self._now_us // SECOND_US
         requests = dispatch.requests
         row_us = run_us / sum(request.rows for request in requests)
+        after_us = self._now_us - int(self._results.seconds * SECOND_US)
+        part_within = 1 - min(max(after_us, 0) / run_us, 1)
         self._in_flight -= len(requests)
         for request in requests:
             place = request.source.offset
             tallies = self._tallies[place]
-            arrived_us, deadline_us = request.arrived_us, request.deadline_us
-            if deadline_us is None or at_us <= deadline_us:
-                tallies.on_time += 1
-                tallies.on_time_by_second[arrived_us // SECOND_US] += 1
-            else:
-                tallies.late += 1
-            tallies.latency_us.add(at_us - arrived_us)
+            tallies.answer(request, at_us, part_within)
             tallies.reach(second)
             tallies.device_us_by_second[second] += row_us * request.rows
             if self._now_us < self._endless_until_us[place]:
