@@ -20,6 +20,13 @@ BUGS_OF_SHARES = [
         "        if False:\n",
     ),
     Bug(
+        "who runs longest goes first where nobody has a deadline",
+        "test_bulk.py",
+        "backlog.py",
+        "        if head.deadline_us != NEVER_US:\n            return False, 0.0, 0\n",
+        "        return False, 0.0, 0\n",
+    ),
+    Bug(
         "no share is ever owed",
         "test_shares.py",
         "shares.py",

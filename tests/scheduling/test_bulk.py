@@ -51,6 +51,22 @@ def test_beside_steady_online_requests_it_runs_once_its_wait_has_paid_for_it() -
     assert ran_at_us >= 3_500 * MS
 
 
+def test_tenants_share_the_device_whose_bulk_runs_are_not_equally_long() -> None:
+    versions = LONG, a_version("short", alpha_us=5 * MS, max_batch=1)
+    room = Room(*versions, slots=1, settings=NO_HOPS)
+    backlog = [
+        a_request(model=model, tenant=model, priority=Priority.BULK, limit_us=None)
+        for model, count in (("long", 20), ("short", 400))
+        for _ in range(count)
+    ]
+    room.run(backlog, until_us=4_000 * MS)
+
+    used_us = {"long": 0, "short": 0}
+    for each in room.sent:
+        used_us[each.dispatch.requests[0].tenant] += each.run_us
+    assert abs(used_us["long"] - used_us["short"]) <= 2 * 201 * MS
+
+
 def beside_online(*bulk: Request, settings: SchedulingSettings = NO_HOPS) -> list[Sent]:
     """What a worker of 5 ms and 0.25 ms per row is sent, with an online request in
     every millisecond and all of ``bulk`` from the start."""

@@ -331,7 +331,17 @@ class Backlog:
         lines = list(self.busy[priority].values())
         if len(lines) > 1:
             lines.sort(key=lambda line: self._urgency(line, priority, near, near_us))
+            if priority == Priority.BULK:
+                lines.sort(key=self._turn)
         return lines
+
+    def _turn(self, line: Line) -> tuple[bool, float, int]:
+        """Without a deadline nobody has to leave: whose tenant had least, then who
+        waits longest, however long it runs."""
+        head = line.head(Priority.BULK)
+        if head.deadline_us != NEVER_US:
+            return False, 0.0, 0
+        return True, self._tenants.clock(head.request.tenant), head.seq
 
     def _urgency(
         self, line: Line, priority: int, near: tuple[str, str] | None, near_us: int
