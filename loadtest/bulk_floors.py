@@ -14,7 +14,7 @@ __all__ = ["bulk_floors"]
 
 
 def bulk_floors() -> Iterator[Floor]:
-    yield from chain(_apart(), _together())
+    yield from chain(_apart(), _long(), _together())
 
 
 def _apart() -> Iterator[Floor]:
@@ -58,6 +58,46 @@ def _apart() -> Iterator[Floor]:
         return summary.tenants["bulk"].device_part
 
     yield Floor("bulk beside 1.2x online: of the device time", 0.04, starving)
+
+
+def _long() -> Iterator[Floor]:
+    """A backlog whose single runs are longer than online requests can stand: it has
+    its share, which online requests pay for, and no more."""
+    share = 0.05
+
+    @lru_cache
+    def both(seconds: float) -> Summary:
+        bulk = {
+            "tenant": "bulk",
+            "priority": "bulk",
+            "arrivals": "backlog:100",
+            "models": ("slow",),
+            "start_s": 1.0,
+        }
+        slow = {"name": "slow", "alpha_ms": 80.0, "beta_ms": 2.0, "max_batch": 8}
+        return run(
+            a_scenario(
+                DEVICE,
+                {"load": 0.6, "limit_ms": 50.0, "tenant": "online"},
+                bulk,
+                workers=1,
+                beside=(slow,),
+                seconds=5 * seconds,
+            )
+        )[0]
+
+    def part(seconds: float) -> float:
+        return both(seconds).tenants["bulk"].device_part
+
+    yield Floor(
+        "bulk of long runs: its share over what it had", 0.75, lambda s: share / part(s)
+    )
+    yield Floor("bulk of long runs: of the device time", 0.04, part)
+    yield Floor(
+        "bulk of long runs: online in time",
+        0.94,
+        lambda seconds: both(seconds).tenants["online"].attainment,
+    )
 
 
 def _together() -> Iterator[Floor]:

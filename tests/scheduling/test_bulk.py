@@ -1,8 +1,8 @@
-"""Bulk requests whose run is longer than online traffic can stand; I27."""
+"""Bulk requests whose run is longer than online traffic can stand; I12, I27."""
 
 from __future__ import annotations
 
-from headrace.domain import Priority, Request
+from headrace.domain import Priority, Request, ServedVersion
 from headrace.scheduling import SchedulingSettings
 from tests.scheduling.room import Room, Sent
 from tests.scheduling.scenes import MS, Desk, a_request, a_version, keys
@@ -49,6 +49,63 @@ def test_beside_steady_online_requests_it_runs_once_its_wait_has_paid_for_it() -
 
     assert ran_at_us is not None
     assert ran_at_us >= 3_500 * MS
+
+
+def long_ones(*versions: ServedVersion, count: int, seconds: int = 10) -> list[Sent]:
+    """Runs of ``count`` bulk requests of each of ``versions``, all there from the
+    start, beside an online one in every 10 ms on slot 0; in the first ``seconds``."""
+    online = a_version(slots=frozenset({0}))
+    slots = len(versions[0].ready_slots)
+    room = Room(online, *versions, slots=slots, settings=NO_HOPS)
+    steady = [
+        a_request(at_us=at_us, limit_us=50 * MS)
+        for at_us in range(0, (seconds + 1) * 1_000 * MS, 10 * MS)
+    ]
+    backlog = [
+        a_request(model=each.model, priority=Priority.BULK, at_us=1, limit_us=None)
+        for _ in range(count)
+        for each in versions
+    ]
+    room.run([*steady, *backlog], until_us=seconds * 1_000 * MS)
+    return [each for each in room.sent if each.priority is Priority.BULK]
+
+
+def test_a_backlog_of_long_runs_has_the_share_of_bulk_and_no_more() -> None:
+    sent = long_ones(LONG, count=100, seconds=40)
+
+    part = sum(each.run_us for each in sent) / (40_000 * MS)
+    assert 0.8 * 0.05 < part <= 0.05
+
+
+def test_longer_runs_have_their_turn_beside_shorter_ones() -> None:
+    longer = a_version("longer", alpha_us=600 * MS, max_batch=1)
+    sent = long_ones(LONG, longer, count=100, seconds=60)
+
+    models = [each.dispatch.requests[0].model for each in sent]
+    assert models[:2] == ["long", "long"], "in which the longer one earns its run"
+    assert models[2:6] == ["longer", "longer", "long", "longer"]
+
+
+def test_a_long_run_takes_those_along_that_lengthen_it_little() -> None:
+    flat = a_version("flat", alpha_us=80 * MS, beta_us=2 * MS, max_batch=8)
+    steep = a_version("steep", alpha_us=80 * MS, beta_us=40 * MS, max_batch=8)
+
+    rows = {
+        each.model: [len(sent.dispatch.requests) for sent in long_ones(each, count=16)]
+        for each in (flat, steep)
+    }
+    assert rows == {"flat": [8, 8], "steep": [1, 1, 1, 1]}
+
+
+def test_bulk_on_a_worker_without_online_requests_never_waits() -> None:
+    both = a_version("both", slots=frozenset({0, 1}), alpha_us=200 * MS, max_batch=1)
+    sent = long_ones(both, count=100, seconds=10)
+
+    busy_us = [0, 0]
+    for each in sent:
+        busy_us[each.dispatch.slot] += each.run_us
+    assert busy_us[0] <= 0.1 * 10_000 * MS
+    assert busy_us[1] >= 10_000 * MS
 
 
 def test_tenants_share_the_device_whose_bulk_runs_are_not_equally_long() -> None:

@@ -153,7 +153,7 @@ class BatchFormer:
         near_us = self._online.near_us(now_us)
         for priority, is_owed in self._backlog.bands_in_order(self._shares, now_us):
             for line in self._backlog.by_urgency(priority, near, near_us):
-                slot = self._slot_for(line, priority)
+                slot = self._slot_for(line, priority, now_us)
                 if slot is None:
                     continue
                 choice = self._consider(line, priority, slot, now_us, decisions)
@@ -211,7 +211,7 @@ class BatchFormer:
         rows_max = max(line.rows_max(slot.number), band.head.request.rows)
         if priority == Priority.BULK:
             rows_max = min(
-                rows_max, self._online.bulk_rows(line, band.head, self._shares, now_us)
+                rows_max, self._online.bulk_rows(line, band.head, slot, now_us)
             )
             if not rows_max:
                 # What holds it back passes with time alone: online traffic of late,
@@ -278,12 +278,17 @@ class BatchFormer:
         if self._sendable_at_us is None or at_us < self._sendable_at_us:
             self._sendable_at_us = at_us
 
-    def _slot_for(self, line: Line, priority: int) -> Slot | None:
+    def _slot_for(self, line: Line, priority: int, now_us: int) -> Slot | None:
         """The best open slot that has the version; the one that the head avoids only
         where there is no other."""
         has = line.slots
         avoid = line.head(priority).request.avoid
         found: Slot | None = None
+        if priority == Priority.BULK:
+            apart = has - self._online.slots(now_us) - {avoid}
+            for slot in self._slots.open() if apart else ():
+                if slot.number in apart:
+                    return slot
         for slot in self._slots.open():
             if slot.number in has:
                 if slot.number != avoid:
@@ -328,12 +333,7 @@ class BatchFormer:
         if chosen.victims:
             decisions += self._give_up(line, chosen.victims)
         self._running[batch] = (line.shape, rows)
-        if not slot.batches:
-            slot.started_us = choice.start_us
-        slot.batches[batch] = expected_us
-        self._affinity.sent(line, slot)
-        slot.credits_free -= 1
-        self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
+        self._load(choice, batch, rows, now_us)
         decisions.append(
             Dispatch(
                 batch=batch,
@@ -351,6 +351,17 @@ class BatchFormer:
                 padded_length=line.edge,
             )
         )
+
+    def _load(self, choice: Choice, batch: str, rows: int, now_us: int) -> None:
+        line, slot = choice.line, choice.slot
+        if choice.priority == Priority.BULK:
+            self._online.bulk_started(line, slot, rows, now_us)
+        if not slot.batches:
+            slot.started_us = choice.start_us
+        slot.batches[batch] = choice.times.expected(rows)
+        self._affinity.sent(line, slot)
+        slot.credits_free -= 1
+        self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
 
     def _give_up(self, line: Line, victims: list[Entry]) -> list[Refuse]:
         self._backlog.remove(line, victims)

@@ -2,7 +2,7 @@
 
 A run is not interrupted, so an online batch waits for the bulk run before it. That
 wait is bounded by a part of the shortest time limit of late, and by half of what the
-tightest queue can spare.
+tightest queue can spare. A request that is longer by itself waits until it is paid for.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from operator import itemgetter
 from headrace.domain import Priority
 from headrace.scheduling.backlog import Backlog
 from headrace.scheduling.line import Line
+from headrace.scheduling.long_runs import LongRuns
 from headrace.scheduling.queue import Entry
 from headrace.scheduling.settings import SchedulingSettings
-from headrace.scheduling.shares import Shares
+from headrace.scheduling.slots import Slot
 
 __all__ = ["LIMIT_KEPT_US", "OnlineTraffic"]
 
@@ -22,6 +23,8 @@ LIMIT_KEPT_US = 50_000
 NEAR_PART = 0.1
 """Of the shortest time limit, by which a line may pass a more urgent one on the slot
 where its version ran last."""
+LONGER = 1.25
+"""A run that is too long with one request may take so many times as long with more."""
 
 
 class OnlineTraffic:
@@ -33,6 +36,9 @@ class OnlineTraffic:
         self._backlog = backlog
         self._spare_by_line_us: list[int] = []
         self._busy_lines: list[Line] = []
+        self._slots: set[int] | None = None
+        share = settings.shares[Priority.BULK]
+        self._long_runs = LongRuns(share, late_us=LIMIT_KEPT_US)
         self._rows_by_line: dict[Line, int] = {}
         self._losing_by_priority: dict[int, list[tuple[float, Line]]] = {}
         self._pressures: dict[tuple[Line, int], float] = {}
@@ -43,22 +49,40 @@ class OnlineTraffic:
         """Longest bulk run; None: there was no online traffic of late."""
         return min(self._found(now_us), default=None)
 
-    def bulk_rows(self, line: Line, head: Entry, shares: Shares, now_us: int) -> int:
+    def slots(self, now_us: int) -> set[int]:
+        """Slots of the lines that had online requests of late."""
+        self._found(now_us)
+        if self._slots is None:
+            slots = (line.slots for line in self._busy_lines)
+            self._slots = set().union(*slots)
+        return self._slots
+
+    def bulk_rows(self, line: Line, head: Entry, slot: Slot, now_us: int) -> int:
         """Rows of a bulk batch that keeps an online one waiting no longer than the
-        chunk; 0: not now. A single request is whole: it goes when it is owed, or when
-        it has waited so long that its run is no more than the share of that time."""
-        limit_us = self.bulk_limit_us(now_us)
-        if limit_us is None:
+        chunk; 0: not now. A single request is whole: it goes when its share has paid
+        for it, with those that lengthen its run a little."""
+        if slot.number not in self.slots(now_us):
             return line.rows_limit
-        rows = line.times.rows_within(limit_us)
-        if rows >= head.request.rows:
-            return max(min(rows, self.rows_wanted(line, now_us)), head.request.rows)
-        run_us = line.times.expected(head.request.rows)
-        share = self._settings.shares[Priority.BULK]
-        waited_us = now_us - head.request.arrived_us
-        if shares.is_owed(Priority.BULK, run_us) or share * waited_us >= run_us:
-            return head.request.rows
-        return 0
+        times, rows = line.times, head.request.rows
+        within = times.rows_within(self.bulk_limit_us(now_us) or 0)
+        if within >= rows:
+            return max(min(within, self.rows_wanted(line, now_us)), rows)
+        arrived_us = head.request.arrived_us
+        run_us = times.expected(rows)
+        if not self._long_runs.may_start(
+            line.slots, run_us, arrived_us=arrived_us, now_us=now_us
+        ):
+            return 0
+        within = times.rows_within(int(LONGER * times.bound(rows)))
+        cheap = times.nearly_as_cheap(line.rows_limit)
+        return max(min(within, cheap), rows)
+
+    def bulk_started(self, line: Line, slot: Slot, rows: int, now_us: int) -> None:
+        """A bulk batch leaves for ``slot``."""
+        if slot.number not in self.slots(now_us):
+            return
+        if line.times.bound(rows) > (self.bulk_limit_us(now_us) or 0):
+            self._long_runs.started(line.slots, line.times.expected(rows), now_us)
 
     def rows_wanted(self, line: Line, now_us: int) -> int:
         """Rows of a run in which bulk takes part: the fewest at whose price the workers
@@ -122,6 +146,7 @@ class OnlineTraffic:
     def _found(self, now_us: int) -> list[int]:
         if now_us >= self._until_us:
             self._until_us = now_us + LIMIT_KEPT_US
+            self._slots = None
             self._rows_by_line.clear()
             self._losing_by_priority.clear()
             self._pressures.clear()

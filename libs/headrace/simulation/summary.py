@@ -36,7 +36,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     attainment: float
     p99_ms: float
     device_part: float
-    """Of the device time that was used."""
+    """Of the device time that was used within :attr:`Summary.seconds`; a backlog that
+    is left runs on after them, with the workers to itself."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,14 +172,18 @@ def _shares(
     parts: dict[str, Tallies] = {}
     for kind, tallies in results.kinds:
         parts.setdefault(name_of(kind), Tallies()).merge(tallies)
-    used_us = sum(sum(part.device_us_by_second) for part in parts.values()) or 1.0
+    device_us = {
+        name: sum(part.device_us_by_second[: ceil(seconds)])
+        for name, part in parts.items()
+    }
+    used_us = sum(device_us.values()) or 1.0
     return {
         name: Share(
             offered=part.offered / seconds,
             goodput=rate(part),
             attainment=part.attainment,
             p99_ms=part.latency_us.quantile(0.99) / MS,
-            device_part=sum(part.device_us_by_second) / used_us,
+            device_part=device_us[name] / used_us,
         )
         for name, part in parts.items()
     }
