@@ -331,20 +331,17 @@ def _show(summaries: Sequence[Summary]) -> None:
 
 
 def _show_parts(summary: Summary, console: Console) -> None:
-    parts = {**summary.tenants, **summary.priorities}
-    if len(parts) > 2:
+    from headrace.simulation.report import (  # noqa: PLC0415 - slow
+        PART_COLUMNS,
+        part_rows,
+    )
+
+    if rows := part_rows(summary):
         shares = Table(box=box.SIMPLE_HEAD)
-        for heading in ("of", "offered/s", "goodput/s", "in time", "p99 ms", "device"):
-            shares.add_column(heading, justify="left" if heading == "of" else "right")
-        for name, part in parts.items():
-            shares.add_row(
-                name,
-                f"{part.offered:,.0f}",
-                f"{part.goodput:,.0f}",
-                f"{part.attainment:.4f}",
-                f"{part.p99_ms:.1f}",
-                f"{part.device_part:.3f}",
-            )
+        for place, heading in enumerate(PART_COLUMNS):
+            shares.add_column(heading, justify="right" if place else "left")
+        for row in rows:
+            shares.add_row(*row)
         console.print(shares)
     for title, counts in (("refused", summary.reasons), ("left", summary.releases)):
         words = ", ".join(f"{name} {count:,}" for name, count in counts.items())

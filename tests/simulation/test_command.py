@@ -94,6 +94,30 @@ def test_a_page_shows_the_bounds_and_what_each_tenant_had(
     assert ">greedy</text>" in text
 
 
+@pytest.mark.parametrize("more", [(), ("--sweep", "0.5,1")])
+def test_a_model_that_starves_is_seen(
+    simulate: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    path, page = tmp_path / "scenario.toml", tmp_path / "report.html"
+    path.write_text(
+        'seconds = 1\n[[models]]\nname = "quick"\ncount = 3\n[[models]]\n'
+        'name = "hopeless"\nalpha_ms = 150\n[[streams]]\nload = 0.5\n'
+    )
+    words = "--scenario", str(path), *more
+
+    _, out, _ = simulate(*words, "--report", str(page))
+    told = msgspec.json.decode(simulate(*words, "--json")[1])
+
+    for each in told if more else [told]:
+        assert set(each["models"]) == {"quick", "hopeless"}
+        assert each["models"]["quick"]["attainment"] > 0.9
+        assert each["models"]["hopeless"]["attainment"] == 0
+        assert set(each["models"]["quick"]) == set(each["tenants"]["default"])
+    assert ("model hopeless" in out) == (not more)
+    assert ">Device time by model" in page.read_text()
+    assert ("<td>model hopeless</td>" in page.read_text()) == (not more)
+
+
 def test_a_scenario_file_says_it_all(simulate: Any, tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(

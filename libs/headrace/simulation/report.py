@@ -16,7 +16,7 @@ from headrace.errors import SetupError
 from headrace.simulation.summary import Summary
 from headrace.simulation.tallies import Results
 
-__all__ = ["COLUMNS", "row_of", "write_report"]
+__all__ = ["COLUMNS", "PART_COLUMNS", "part_rows", "row_of", "write_report"]
 
 Run = tuple[Summary, Results]
 Draw = Callable[[Axes, Sequence[Run]], None]
@@ -24,15 +24,16 @@ COLUMNS = (
     *("policy", "times", "offered/s", "goodput/s", "bound/s", "of bound", "in time"),
     *("p50 ms", "p99 ms", "batch", "busy", "refused", "late", "no limit/s"),
 )
+PART_COLUMNS = "of", "offered/s", "goodput/s", "in time", "p99 ms", "device"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 14px/1.4 system-ui, sans-serif; margin: 2em; }}
-table {{ border-collapse: collapse; }}
+table {{ border-collapse: collapse; margin-bottom: 1em; }}
 td, th {{ padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd; }}
 td:first-child, th:first-child {{ text-align: left; }}
 svg {{ max-width: 100%; height: auto; }}
 </style></head><body><h1>{title}</h1>
-{table}
+{tables}
 {plots}
 </body></html>
 """
@@ -58,6 +59,29 @@ def row_of(summary: Summary) -> tuple[str, ...]:
     )
 
 
+def part_rows(summary: Summary) -> list[tuple[str, ...]]:
+    """Cells under :data:`PART_COLUMNS`; none where the whole run is the only part."""
+    told = {
+        "tenant": summary.tenants,
+        "priority": summary.priorities,
+        "model": summary.models,
+    }
+    if all(len(parts) < 2 for parts in told.values()):
+        return []
+    return [
+        (
+            f"{kind} {name}",
+            f"{part.offered:,.0f}",
+            f"{part.goodput:,.0f}",
+            f"{part.attainment:.4f}",
+            f"{part.p99_ms:.1f}",
+            f"{part.device_part:.3f}",
+        )
+        for kind, parts in told.items()
+        for name, part in parts.items()
+    ]
+
+
 def write_report(path: Path, title: str, runs: Sequence[Run]) -> None:
     """Write a ``.html`` or ``.png`` file; SetupError when it cannot be written."""
     draws = _SWEPT if len({summary.factor for summary, _ in runs}) > 1 else _SINGLE
@@ -65,6 +89,8 @@ def write_report(path: Path, title: str, runs: Sequence[Run]) -> None:
         draws = [draw for draw in draws if draw is not _draw_unlimited]
     if not any(len(summary.tenants) > 1 for summary, _ in runs):
         draws = [draw for draw in draws if draw is not _draw_fairness]
+    if not any(len(summary.models) > 1 for summary, _ in runs):
+        draws = [draw for draw in draws if draw is not _draw_models]
     figure = Figure(figsize=(13, 4.2 * ((len(draws) + 1) // 2)), layout="constrained")
     for place, draw in enumerate(draws, start=1):
         axes = figure.add_subplot((len(draws) + 1) // 2, 2, place)
@@ -87,16 +113,21 @@ def _page(title: str, runs: Sequence[Run], figure: Figure) -> str:
     with rc_context({"svg.fonttype": "none"}):
         figure.savefig(plots, format="svg")
     svg = plots.getvalue()
-    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row_of(summary))}</tr>"
-        for summary, _ in runs
-    )
+    tables = [_table(COLUMNS, [row_of(summary) for summary, _ in runs])]
+    if len(runs) == 1 and (rows := part_rows(runs[0][0])):
+        tables.append(_table(PART_COLUMNS, rows))
     return PAGE.format(
-        title=escape(title),
-        table=f"<table><tr>{head}</tr>{rows}</table>",
-        plots=svg[svg.index("<svg") :],
+        title=escape(title), tables="".join(tables), plots=svg[svg.index("<svg") :]
     )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def _by_policy(runs: Sequence[Run]) -> dict[str, list[Summary]]:
@@ -188,6 +219,26 @@ def _draw_fairness(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_xlabel("offered, requests/s")
 
 
+def _draw_models(axes: Axes, runs: Sequence[Run]) -> None:
+    axes.set_title("Device time by model, part of what was used")
+    axes.set_ylim(-0.02, 1.05)
+    several = len(_by_policy(runs)) > 1
+    for policy, summaries in _by_policy(runs).items():
+        if len(summaries) == 1:
+            models = summaries[0].models
+            parts = [model.device_part for model in models.values()]
+            axes.plot(list(models), parts, marker="o", linestyle="", label=policy)
+            continue
+        for model in summaries[0].models:
+            axes.plot(
+                [summary.offered for summary in summaries],
+                [summary.models[model].device_part for summary in summaries],
+                marker="o",
+                label=f"{policy}, {model}" if several else model,
+            )
+            axes.set_xlabel("offered, requests/s")
+
+
 def _draw_rates(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Answered in time, requests/s")
     summaries = [summary for summary, _ in runs]
@@ -258,8 +309,9 @@ def _draw_tenants(axes: Axes, runs: Sequence[Run]) -> None:
 
 _SWEPT: Sequence[Draw] = (
     *(_draw_goodput, _draw_attainment, _draw_p99, _draw_sizes),
-    *(_draw_busy, _draw_unlimited, _draw_fairness),
+    *(_draw_busy, _draw_unlimited, _draw_fairness, _draw_models),
 )
 _SINGLE: Sequence[Draw] = (
     *(_draw_rates, _draw_latency, _draw_batches, _draw_seconds, _draw_tenants),
+    _draw_models,
 )

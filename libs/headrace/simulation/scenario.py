@@ -333,6 +333,10 @@ class Scenario(_Section):
     def build_models(self) -> list[ModelSpec]:
         return [spec for model in self.models for spec in model.build()]
 
+    def sections(self) -> list[str]:
+        """The name of its section for each of :meth:`build_models`."""
+        return [model.name for model in self.models for _ in model.names()]
+
     def build_streams(self, *, factor: float = 1.0) -> list[Stream]:
         """``factor`` multiplies what arrives online; bulk stays."""
         specs = self.build_models()

@@ -29,7 +29,7 @@ SECOND_US = 1_000_000
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """One tenant's or priority's part of a run."""
+    """One tenant's, priority's or model's part of a run."""
 
     offered: float
     goodput: float
@@ -80,6 +80,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     releases: dict[str, int]
     tenants: dict[str, Share]
     priorities: dict[str, Share]
+    models: dict[str, Share]
+    """By the name of the section, all of its models together."""
 
 
 def simulate(
@@ -125,6 +127,7 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
     seconds = results.seconds
     limited = results.of(limited=True)
     counted = limited if limited.offered else results.of()
+    sections = scenario.sections()
 
     def rate(tallies: Tallies) -> float:
         in_time = tallies.on_time_within if limited.offered else tallies.on_time
@@ -156,6 +159,7 @@ def _summary(scenario: Scenario, factor: float, results: Results) -> Summary:
         priorities=_shares(
             results, seconds, rate, lambda kind: kind.priority.name.lower()
         ),
+        models=_shares(results, seconds, rate, lambda kind: sections[kind.model]),
     )
 
 
