@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token, convert
 from cyclopts.validators import Number
 
 from headrace.broker import checked_servers
@@ -24,15 +24,30 @@ __all__ = [
     "checked_id",
     "checked_url",
     "usable",
+    "whole",
     "writable_folder",
 ]
 
 PORT_MAX = 65_535
 _PROCESSES_MAX = 256
 
-Amount = Annotated[int, Parameter(validator=Number(gte=1))]
-Port = Annotated[int, Parameter(validator=Number(gte=0, lte=PORT_MAX))]
-Processes = Annotated[int, Parameter(validator=Number(gte=1, lte=_PROCESSES_MAX))]
+
+def whole(kind: Any, tokens: Sequence[Token]) -> Any:
+    """A number without a fraction, which would be rounded without a word. Raises
+    ValueError."""
+    text = tokens[0].value
+    if "." in text:
+        raise ValueError(f'"{text}" is no whole number')
+    return convert(kind, tokens)
+
+
+def _number(least: int, most: int | None = None) -> Parameter:
+    return Parameter(converter=whole, validator=Number(gte=least, lte=most))
+
+
+Amount = Annotated[int, _number(1)]
+Port = Annotated[int, _number(0, PORT_MAX)]
+Processes = Annotated[int, _number(1, _PROCESSES_MAX)]
 """Of one service on this machine."""
 
 

@@ -34,7 +34,7 @@ from headrace.simulation import (
     simulate,
 )
 from services.ctl.errors import UsageError
-from services.ctl.options import usable
+from services.ctl.options import usable, whole
 
 __all__ = ["simulate_pool"]
 
@@ -42,7 +42,12 @@ _QUEUE_PER_WORKER = 256
 _WIDE = 140
 _FACTOR_MAX = 1_000
 _SECONDS = Number(gte=SECONDS_MIN, lte=SECONDS_MAX)
-Pieces = Annotated[int | None, Parameter(validator=Number(gte=1, lte=PIECES_MAX))]
+Pieces = Annotated[
+    int | None, Parameter(converter=whole, validator=Number(gte=1, lte=PIECES_MAX))
+]
+Seed = Annotated[
+    int | None, Parameter(converter=whole, validator=Number(gte=0, lt=2**63))
+]
 _OPTIONS = {
     "models.0.alpha_ms": "--alpha-ms",
     "models.0.beta_ms": "--beta-ms",
@@ -97,7 +102,7 @@ class Changes:
     policy: _PolicyName | None = None
     """The product's own, or another system's batching [default: headrace]."""
 
-    seed: Annotated[int | None, Parameter(validator=Number(gte=0, lt=2**63))] = None
+    seed: Seed = None
     """Of all dice [default: 0]."""
 
     admission: bool | None = None
@@ -142,6 +147,7 @@ def simulate_pool(  # noqa: PLR0913 - one parameter per option
         for name, value in given.items():
             if value:
                 raise UsageError(f"--mlperf {mlperf} prints one rate: omit {name}")
+        _check_mlperf(mlperf, shape)
         try:
             return _mlperf(described, mlperf, console, as_json=as_json)
         except ValidationError as error:
@@ -171,6 +177,16 @@ def _check_together(changes: Changes, *, compare: bool) -> None:
             f"--policy {changes.policy} has no door: omit --admission, which is the "
             "product's policy's alone"
         )
+
+
+def _check_mlperf(kind: Literal["server", "offline"], shape: Shape) -> None:
+    """MLPerf says what arrives; offline, nothing has a time limit either."""
+    given = {"--load": shape.load, "--arrivals": shape.arrivals}
+    if kind == "offline":
+        given["--slo-ms"] = shape.slo_ms
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--mlperf {kind} has its own or none: omit {name}")
 
 
 def _check_report(report: Path) -> None:

@@ -137,8 +137,22 @@ def test_a_scenario_file_says_it_all(simulate: Any, tmp_path: Path) -> None:
 
 
 def test_mlperf_scenarios_print_their_rates(simulate: Any) -> None:
-    assert "samples/s" in simulate(*POOL, "--mlperf", "offline")[1]
-    assert "queries/s pass" in simulate(*POOL, "--mlperf", "server")[1]
+    pool = "--workers", "2", "--seconds", "1"
+    assert "samples/s" in simulate(*pool, "--mlperf", "offline")[1]
+    assert "queries/s pass" in simulate(*pool, "--mlperf", "server")[1]
+
+
+def test_mlperf_refuses_a_file_of_which_it_would_make_too_many_requests(
+    simulate: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(
+        'seconds = 86400\n[[models]]\nname = "m"\n[[streams]]\nload = 0.1\n'
+    )
+    status, _, said = simulate("--scenario", str(path), "--mlperf", "offline")
+
+    assert status == 2
+    assert said.startswith("headrace: --mlperf offline: ")
 
 
 def test_a_run_that_does_not_end_leaves_no_report(
@@ -174,10 +188,13 @@ def test_a_run_that_does_not_end_leaves_no_report(
         (("--sweep", "1,inf"), "say multiples of the load, at most 1,000"),
         (("--sweep", "1,1000", "--seconds", "900"), "--sweep 1000: 2.22e+09 requests"),
         (("--sweep", "1e-9"), "--sweep 1e-9: 2.46e-05 requests would arrive in 10 s"),
-        (
-            ("--mlperf", "offline", "--load", "0.1", "--seconds", "86400"),
-            "--mlperf off",
-        ),
+        (("--workers", "1.5"), '--workers: "1.5" is no whole number'),
+        (("--seed", "0.5"), '--seed: "0.5" is no whole number'),
+        (("--arrivals", "trace:"), "none is named: say trace:FILE"),
+        (("--arrivals", "trace"), "none is named: say trace:FILE"),
+        (("--mlperf", "offline", "--slo-ms", "15"), "or none: omit --slo-ms"),
+        (("--mlperf", "offline", "--load", "0.1"), "or none: omit --load"),
+        (("--mlperf", "server", "--arrivals", "even"), "or none: omit --arrivals"),
         (("--mlperf", "server", "--report", "x.html"), "one rate: omit --report"),
         (("--mlperf", "offline", "--sweep", "1,2"), "one rate: omit --sweep"),
         (("--mlperf", "offline", "--compare"), "one rate: omit --compare"),

@@ -164,7 +164,7 @@ def gaps_of(
             while True:
                 yield dice.gamma(shape, mean_us / shape, BLOCK)
         case "trace":
-            gaps = np.diff(np.array(_instants(Path(argument)), dtype=np.float64))
+            gaps = np.diff(np.array(_instants(argument), dtype=np.float64))
             gaps *= mean_us / gaps.mean()
             while True:
                 yield gaps
@@ -189,8 +189,11 @@ def _cv2(argument: str) -> float:
     return found
 
 
-def _instants(path: Path) -> list[float]:
+def _instants(name: str) -> list[float]:
     """Seconds of each request of a trace."""
+    if not name:
+        raise SetupError("a trace needs a file, and none is named: say trace:FILE")
+    path = Path(name)
     try:
         with path.open() as file:
             if path.suffix == ".jsonl":
