@@ -213,6 +213,8 @@ def _show_request(trail: RequestTrail) -> None:
         after = f"{step.after_us / 1000:+.0f} ms"
         _print(f"{shown(step.at_us)}  {after:>9}  {step.what}")
         _print(f"    {step.place}")
+    if trail.timeliness:
+        _print(trail.timeliness)
 
 
 def _print(text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+import msgspec
+
 from headrace.broker import (
     History,
     InOrder,
@@ -31,6 +33,7 @@ __all__ = [
     "asked_first",
     "follow_all",
     "request_trail",
+    "timeliness",
     "unknown",
 ]
 
@@ -50,6 +53,13 @@ _LINGER_US = 3_000_000
 _NO_DATE_US = 253_402_300_800_000_000
 """The year 10,000: no calendar of ours shows it, and no id was made then."""
 
+_BEHIND_US = 1_000_000
+"""No ingress that is well is behind the log by more."""
+
+_ITS_INGRESS = (
+    "in that ingress's log (request.failed with this id, unless too many failed at "
+    "once) and, by number, in its /metrics (headrace_requests_total)"
+)
 _AHEAD_MAX = 500
 _LOOK_UP_S = 10.0
 
@@ -128,7 +138,8 @@ def request_trail(
     if request.is_cut:
         asked_us = min(asked_us, _made_us(request.id) or since_us)
     follow_all(connection, topics, followed, asked_us - back_us)
-    return followed.trail()
+    trail = followed.trail()
+    return msgspec.structs.replace(trail, timeliness=timeliness(topics, trail))
 
 
 def unknown(name: str, from_us: int | None) -> str:
@@ -154,11 +165,32 @@ def unknown(name: str, from_us: int | None) -> str:
     if not is_placed:
         told.append(
             "What an ingress refuses, as when it is overloaded, leaves no record: the "
-            "reason is in the answer (headrace-reason), in that ingress's log "
-            "(request.failed with this id, unless too many failed at once) and, by "
-            "number, in its /metrics (headrace_requests_total)."
+            f"reason is in the answer (headrace-reason), {_ITS_INGRESS}."
         )
     return " ".join(told)
+
+
+def timeliness(topics: Topics, trail: RequestTrail) -> str:
+    """When the log had an answer that an ingress waited for, beside the deadline;
+    empty: nothing is to be said of it. What the client was told the log never knows."""
+    had_us = [
+        each.at_us
+        for each in trail.answers
+        if not each.reason
+        and topics.kind_of(each.place.split("/")[0]) is TopicKind.REPLIES
+    ]
+    if trail.deadline_us is None or not had_us:
+        return ""
+    left_us = trail.deadline_us - min(had_us)
+    if left_us > _BEHIND_US:
+        return ""
+    when = f"{abs(left_us) / 1000:.0f} ms {'before' if left_us > 0 else 'after'}"
+    told = "Its ingress has told the client 504 expired"
+    if left_us > 0:
+        told += " if it was behind by more than that"
+    return (
+        f"The log had the answer {when} its deadline. {told}: that is {_ITS_INGRESS}."
+    )
 
 
 def _made_us(name: str) -> int | None:

@@ -154,6 +154,9 @@ class RequestTrail(msgspec.Struct, frozen=True):
     shared: str = ""
     """How it ended with another record of its identity, or whose the stages are."""
 
+    timeliness: str = ""
+    """Whether its client may have been told otherwise than the log has it."""
+
 
 class _End(NamedTuple):
     """The record at ``source`` had it; ``is_final``: so did every repetition."""

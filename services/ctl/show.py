@@ -99,8 +99,7 @@ def told(trail: RequestTrail) -> Iterator[str]:
         else:
             yield f"Answer of version {answer.version}"
         yield from _tensors("output", answer.outputs)
-    if trail.shared:
-        yield trail.shared
+    yield from filter(None, (trail.shared, trail.timeliness))
 
 
 def _tensors(what: str, tensors: Sequence[TensorSummary]) -> Iterator[str]:
