@@ -92,3 +92,30 @@ def test_requests_that_wait_too_long_cast_no_doubt_on_run_times() -> None:
     (decision,) = desk.tick(now_us)
     assert isinstance(decision, Refuse)
     assert keys(decision) == ["late"]
+
+
+def test_a_few_slow_runs_keep_out_no_one_for_long() -> None:
+    """A model whose time follows its data: by the slowest of its runs nobody with a
+    shorter time limit could ever make it, and nearly everybody does."""
+    desk = Desk(a_version())
+    now_us = 0
+
+    def ask(run_ms: int, limit_ms: int) -> bool:
+        nonlocal now_us
+        now_us += 100 * MS
+        prices = desk.former.load(now_us).prices
+        if any(price.one_us > limit_ms * MS for price in prices):
+            return False  # at the door
+        asked = a_request(at_us=now_us, limit_us=limit_ms * MS)
+        desk.arrive(asked, now_us=now_us)
+        decisions = desk.tick(now_us)
+        now_us += run_ms * MS
+        if desk.held[0]:
+            desk.finish(now_us=now_us, run_us=run_ms * MS)
+        return not any(isinstance(each, Refuse) for each in decisions)
+
+    assert all(ask(5, 2_000) for _ in range(40))
+    assert all(ask(4_000, 60_000) for _ in range(4))
+    answered = [ask(5, 2_000) for _ in range(100)]
+
+    assert all(answered[25:])

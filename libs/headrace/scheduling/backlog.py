@@ -271,9 +271,11 @@ class Backlog:
 
     @staticmethod
     def _one_us(line: Line, now_us: int) -> int:
-        """0: unknown, since nothing ran lately; then nobody is kept out by it."""
-        ran_us = line.times.observed_at_us
-        return line.times.bound(1) if now_us - ran_us < BELIEVED_US else 0
+        """0: unknown, since nothing ran lately or what ran was far shorter; then nobody
+        is kept out by it."""
+        times = line.times
+        is_known = now_us - times.observed_at_us < BELIEVED_US
+        return times.bound(1) if is_known and not times.is_doubted(now_us) else 0
 
     @staticmethod
     def _queue_load(

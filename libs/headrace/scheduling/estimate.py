@@ -109,8 +109,9 @@ class RunTimes:
 
     def may_judge(self, now_us: int) -> bool:
         """Whether a request may be given up by these times: not when that has gone on
-        for a second without a run. A device that was slow once would otherwise be
-        taken for slow for ever, since nothing would run to show that it is not."""
+        for a second without a run that took nearly as long. A device that was slow once
+        would otherwise be taken for slow for ever, since nothing would run to show that
+        it is not; and a model whose time follows its data, by its slowest runs."""
         if self._doubted_at_us is None:
             self._doubted_at_us = now_us
         return not self.is_doubted(now_us)
@@ -132,8 +133,9 @@ class RunTimes:
 
     def observe(self, rows: int, run_us: int) -> bool:
         """Take in a measured run. Whether it settles that the device became slower."""
-        self._doubted_at_us = None
         rows = min(max(rows, 1), self.rows_max)
+        if 2 * run_us >= self._bound[rows]:
+            self._doubted_at_us = None
         self._sort_out(rows, run_us)
         overran = run_us > self._bound[rows]
         self._overrun_rate += (overran - self._overrun_rate) / OVERRUN_MEMORY
