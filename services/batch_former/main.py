@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import secrets
 import socket
 import uuid
 from functools import partial
@@ -61,6 +60,7 @@ from services.batch_former.answered import AnsweredKeys
 from services.batch_former.consuming import Consuming
 from services.batch_former.deadletters import DeadLetters
 from services.batch_former.early import EarlyRequests
+from services.batch_former.ids import batch_ids
 from services.batch_former.inbox import Channel, Inbox
 from services.batch_former.intake import Intake
 from services.batch_former.lanes import Lanes, OwnedLane
@@ -359,11 +359,7 @@ class _Former:
 
     def _new_lane(self, lane: int, term: int) -> OwnedLane:
         bus = self._settings.bus
-        # Drawn once and counted then: to draw one for each batch takes longer than to
-        # choose its members.
-        drawn = secrets.token_hex(10)
-        batch_ids = (f"{drawn}{number:012x}" for number in itertools.count())
-        scheduler = BatchFormer(self._settings.scheduler, batch_ids=batch_ids)
+        scheduler = BatchFormer(self._settings.scheduler, batch_ids=batch_ids())
         core = Lane(
             lane,
             former=self._uuid,
