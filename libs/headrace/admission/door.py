@@ -64,6 +64,7 @@ class _Terms(NamedTuple):
     lag_us: int
     is_heavy: bool
     versions: float
+    is_dear: bool
     lull: float
 
 
@@ -143,13 +144,14 @@ class Door:
                 lag_us,
                 tenant in known.heavy,
                 known.versions,
+                told.is_dear and now_us < known.refuses_dear_until_us,
                 # An ingress that is behind may itself be why a device ran dry.
                 0.0 if lag_us > LAG_MIN_US else known.lull,
             )
             denied = self._weighed(known, priority, waits_us, terms, now_us)
             if denied is None:
                 return Admitted(lane)
-            known.has_refused = True
+            known.refused(now_us, is_dear=told.is_dear)
             return denied
         return self._unseen(blind, full, price, priority, in_flight, now_us)
 
@@ -260,6 +262,7 @@ class Door:
         lag_us: int,
         is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
         versions: float,
+        is_dear: bool,  # noqa: FBT001
         lull: float,
     ) -> Denied | None:
         settings = self._settings
@@ -276,6 +279,7 @@ class Door:
             left_us=left_us,
             batch_us=batch_us,
             versions=versions,
+            is_dear=is_dear,
             lull=lull,
         )
         run, run_us = ("a batch", batch_us) if in_batch else ("a run", one_us)

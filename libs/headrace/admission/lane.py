@@ -16,6 +16,8 @@ LULL_US = 400_000
 """Memory for how much a lane had to do."""
 LULL_FULL = 0.3
 """Part of the time with too little to do, from which on more makes no difference."""
+DEAR_FOR_US = 2_000_000
+"""For so long after a refusal of a cheaper version a dear one has less room."""
 CLASSES = len(DUE_WITHIN_US) + 1
 
 _LESS_URGENT = tuple(range(priority + 1, len(Priority)) for priority in Priority)
@@ -60,9 +62,11 @@ class Lane:
         self.lull = 0.0
         """How much of late the lane was asked for too little to fill batches, from 0 to
         1: it is asked in bursts, and has time for them afterwards."""
-        self.has_refused = False
+        self._has_refused = False
         """Since it was heard: if it then has too little to do, that is not for want of
         requests."""
+
+        self.refuses_dear_until_us = -1
 
     def hear(self, load: Load, hops_us: int, now_us: int) -> None:
         self._watch_lull(load, now_us)
@@ -106,11 +110,17 @@ class Lane:
         has_us += sum(queue.backlog_us for queue in load.queues) / load.slots
         batch_us = max(price.batch_us for price in load.prices)
         is_short = has_us <= max(len(load.prices) / load.slots, 1.0) * batch_us
-        is_short = is_short and not self.has_refused
-        self.has_refused = False
+        is_short = is_short and not self._has_refused
+        self._has_refused = False
         elapsed_us = max(now_us - self.heard_us, 0) if self.heard_us >= 0 else 0
         self._short += (is_short - self._short) * (1 - exp(-elapsed_us / LULL_US))
         self.lull = round(min(self._short / LULL_FULL, 1.0), 1)
+
+    def refused(self, now_us: int, *, is_dear: bool) -> None:
+        """A request of a version, dear or not."""
+        self._has_refused = True
+        if not is_dear:
+            self.refuses_dear_until_us = now_us + DEAR_FOR_US
 
     def send(self, priority: Priority, deadline_us: int, device_us: int) -> None:
         due_us = self._due_us[priority]

@@ -21,13 +21,14 @@ class Room(NamedTuple):
     """Whether what is ahead also has to end within the time limit."""
 
 
-def room_of(
+def room_of(  # noqa: PLR0913 - all that bears on it
     settings: AdmissionSettings,
     *,
     limit_us: int,
     left_us: int,
     batch_us: int,
     versions: float,
+    is_dear: bool,
     lull: float,
 ) -> Room:
     """``left_us`` of a time limit are left; ``versions`` share a slot.
@@ -38,10 +39,13 @@ def room_of(
     one version.
     """
     least = settings.batches_within_limit_min
+    if is_dear and limit_us < least * batch_us:
+        part = settings.fill * settings.dear_part
+        return Room(part, "fill * dear_part", in_batch=False, in_time=False)
     if limit_us < least * batch_us:
         return Room(settings.choice, "choice", in_batch=False, in_time=False)
     full_us = (least - 1 + max(versions, 1.0)) * batch_us
-    if full_us <= settings.fill * left_us:
+    if is_dear or full_us <= settings.fill * left_us:
         return _longer(settings, lull)
     part = min(full_us / left_us, settings.choice)
     in_time = full_us <= limit_us

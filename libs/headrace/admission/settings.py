@@ -42,6 +42,12 @@ class AdmissionSettings(BaseModel, frozen=True, extra="forbid"):
     than that refuses what comes at the end of a burst, and could be served after it,
     for the sake of what came first and is lost anyway."""
 
+    dear_part: float = Field(default=0.6, gt=0, le=1)
+    """Of ``fill``, for a version whose time limit holds fewer than
+    ``batches_within_limit_min`` batches where far cheaper ones share its workers. The
+    room to choose from that it has by itself would keep out many of their requests for
+    each of its own."""
+
     heavy_part: float = Field(default=0.8, gt=0, le=1)
     """Of both, for a tenant who lately took more than his share of a lane: what is
     left of the queue is the others', so that they are let in while he is refused."""

@@ -61,6 +61,10 @@ class Price(msgspec.Struct, frozen=True):
     """Tenants of whom at least half as many online requests wait as may, whatever
     their shape, and how many more may."""
 
+    is_dear: bool = False
+    """Beside far cheaper versions on the same slots, and served of late: an ingress
+    allows it no more room than others have."""
+
 
 class Load(msgspec.Struct, frozen=True):
     """A lane's work at an instant. Device times add over all of its slots."""

@@ -21,8 +21,9 @@ from headrace.domain import (
     Request,
     ServedVersion,
 )
+from headrace.scheduling.dearness import Asked, dear
 from headrace.scheduling.estimate import BELIEVED_US, RunTimes
-from headrace.scheduling.fairness import TenantClocks
+from headrace.scheduling.fairness import TenantClocks, Used
 from headrace.scheduling.lengths import at_length
 from headrace.scheduling.line import Line
 from headrace.scheduling.prices import Offer, added, price
@@ -58,6 +59,8 @@ class Backlog:
         self._waiting: dict[str, tuple[Line, Entry]] = {}
         self._misses: list[tuple[int, int, int, QueueKey]] = []
         self._seq = 0
+        self.used = Used[tuple[str, str]]()
+        """Device time that versions had lately."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -233,6 +236,7 @@ class Backlog:
         versions that were asked for within the online memory."""
         queues: dict[tuple[str, str, Priority], QueueLoad] = {}
         offers: dict[tuple[str, str], list[Offer]] = {}
+        asked: list[Asked] = []
         hops_us = self.control_us + self.response_us
         since_us = now_us - self._settings.online_memory_us
         for line in self._lines.values():
@@ -249,14 +253,20 @@ class Backlog:
                 one_us=self._one_us(line, now_us),
                 room=self._room(line),
             )
-            offers.setdefault((key.model, key.version), []).append(offer)
+            offers.setdefault(line.version, []).append(offer)
+            if line.demand.online_at_us >= since_us:
+                asked.append(Asked(line.version, row_us, line.slots))
             for priority in Priority:
                 band = line.queue.bands[priority]
                 if band:
                     name = (key.model, key.version, priority)
                     more = self._queue_load(band, name, row_us, now_us)
                     queues[name] = added(queues.get(name), more)
-        prices = [price(*name, shapes) for name, shapes in offers.items()]
+        are_dear = dear(asked, self.used)
+        prices = [
+            price(*name, shapes, is_dear=name in are_dear)
+            for name, shapes in offers.items()
+        ]
         return list(queues.values()), prices
 
     def _room(self, line: Line) -> dict[str, int]:

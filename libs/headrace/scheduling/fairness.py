@@ -7,14 +7,42 @@ clock of those who work, so that idling earns nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from heapq import nlargest
+from typing import Generic, TypeVar
 
-__all__ = ["TenantClocks"]
+__all__ = ["TenantClocks", "Used"]
 
 USED_HALVED_US = 250_000
-"""Time in which half of what a tenant used is forgotten."""
+"""Time in which half of what was used is forgotten."""
 HEAVY_TOLD_MAX = 64
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Used(Generic[Name]):
+    """Device time that each had lately, in µs."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[Name, float] = {}
+        self._forgot_at_us = 0
+
+    def add(self, name: Name, device_us: float, now_us: int) -> None:
+        if now_us - self._forgot_at_us >= USED_HALVED_US:
+            self._forget(now_us)
+        self.by_name[name] = self.by_name.get(name, 0.0) + device_us
+
+    def part(self, name: Name) -> float:
+        """Of what all had; 0 of nothing."""
+        used_us = self.by_name.get(name, 0.0)
+        return used_us and used_us / sum(self.by_name.values())
+
+    def _forget(self, now_us: int) -> None:
+        halvings = min((now_us - self._forgot_at_us) // USED_HALVED_US, 60)
+        self._forgot_at_us = now_us
+        kept = ((name, us / 2**halvings) for name, us in self.by_name.items())
+        self.by_name = {name: us for name, us in kept if us >= 1.0}
 
 
 class TenantClocks:
@@ -26,8 +54,7 @@ class TenantClocks:
         self._clock: dict[str, float] = {}
         self._furthest = 0.0
         self._queued: dict[str, int] = {}
-        self._used_us: dict[str, float] = {}
-        self._forgot_at_us = 0
+        self._used = Used[str]()
 
     def enqueued(self, tenant: str) -> None:
         queued = self._queued.get(tenant, 0)
@@ -48,9 +75,7 @@ class TenantClocks:
             self._furthest = 0.0
 
     def charge(self, tenant: str, device_us: float, now_us: int) -> None:
-        if now_us - self._forgot_at_us >= USED_HALVED_US:
-            self._forget(now_us)
-        self._used_us[tenant] = self._used_us.get(tenant, 0.0) + device_us
+        self._used.add(tenant, device_us, now_us)
         weighted = device_us / self._weights.get(tenant, 1.0)
         clock = self._clock[tenant] = self.clock(tenant) + weighted
         self._furthest = max(self._furthest, clock)
@@ -66,7 +91,7 @@ class TenantClocks:
     def is_heavy(self, tenant: str) -> bool:
         """Whether he lately took more than an equal part, by weights, of the device
         time. Clocks do not tell: whoever's queue is empty for a moment is lifted."""
-        used = self._used_us
+        used = self._used.by_name
         if len(used) < 2:
             return False
         part = self.weight(tenant) / sum(map(self.weight, used))
@@ -74,15 +99,9 @@ class TenantClocks:
 
     def heavy(self) -> list[str]:
         """Those tenants, of :data:`HEAVY_TOLD_MAX` the ones who took most."""
-        used = self._used_us
+        used = self._used.by_name
         largest = nlargest(HEAVY_TOLD_MAX, used, key=used.__getitem__)
         return [tenant for tenant in largest if self.is_heavy(tenant)]
-
-    def _forget(self, now_us: int) -> None:
-        halvings = min((now_us - self._forgot_at_us) // USED_HALVED_US, 60)
-        self._forgot_at_us = now_us
-        kept = ((tenant, us / 2**halvings) for tenant, us in self._used_us.items())
-        self._used_us = {tenant: us for tenant, us in kept if us >= 1.0}
 
     @property
     def contended(self) -> bool:

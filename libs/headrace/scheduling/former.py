@@ -316,6 +316,7 @@ class BatchFormer:
             members = [*members, *entries]
         rows = sum(entry.request.rows for entry in members)
         expected_us = times.expected(rows)
+        self._backlog.used.add(line.version, expected_us, now_us)
         latest_us = max(entry.deadline_us for entry in members)
         batch = next(self._batch_ids)
         charge(

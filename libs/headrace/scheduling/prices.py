@@ -47,7 +47,9 @@ def added(one: QueueLoad | None, other: QueueLoad) -> QueueLoad:
     )
 
 
-def price(model: str, version: str, shapes: list[Offer]) -> Price:
+def price(
+    model: str, version: str, shapes: list[Offer], *, is_dear: bool = False
+) -> Price:
     """What the next request costs on average: its shape is known to nobody before
     its body is read. The least time is that of the fastest shape."""
     total = sum(shape.weight for shape in shapes)
@@ -61,6 +63,7 @@ def price(model: str, version: str, shapes: list[Offer]) -> Price:
         batch_us=int(sum(shape.weight * shape.batch_us for shape in shapes) / total),
         one_us=min(shape.one_us for shape in shapes),
         room=_room(shapes),
+        is_dear=is_dear,
     )
 
 
