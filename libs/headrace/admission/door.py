@@ -262,7 +262,7 @@ class Door:
         lag_us: int,
         is_heavy: bool,  # noqa: FBT001 - of a call that is remembered, whose names cost
         versions: float,
-        is_dear: bool,  # noqa: FBT001
+        is_dear: bool,  # noqa: FBT001 - likewise
         lull: float,
     ) -> Denied | None:
         settings = self._settings

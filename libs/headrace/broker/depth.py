@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -18,8 +19,18 @@ from headrace.broker.interface import TopicPartition
 
 __all__ = ["Depth", "group_depth"]
 
+T = TypeVar("T")
 
-_NOT_YET: Final = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"})
+_NOT_YET: Final = frozenset(
+    {
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "NOT_COORDINATOR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+    }
+)
+"""Of a coordinator that was just elected, or a topic that was just made: all other
+clients wait for these."""
 _LOOK_AGAIN_S: Final = 0.1
 _EARLIEST: client.OffsetSpec = client.OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no stub
 _LATEST: client.OffsetSpec = client.OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no stub
@@ -60,42 +71,42 @@ def group_depth(
         ]
         if not partitions:
             return {}
-        starts = admin.list_offsets(
-            dict.fromkeys(partitions, _EARLIEST), request_timeout=timeout_s
-        )
-        ends = admin.list_offsets(
-            dict.fromkeys(partitions, _LATEST), request_timeout=timeout_s
-        )
-        asked = ConsumerGroupTopicPartitions(group, partitions)
-        places = _committed(admin, asked, time.monotonic() + timeout_s)
+        deadline = time.monotonic() + timeout_s
+
+        def offsets(spec: client.OffsetSpec, left_s: float) -> list[int]:
+            asked = dict.fromkeys(partitions, spec)
+            answers = admin.list_offsets(asked, request_timeout=left_s)
+            return [answers[one].result().offset for one in partitions]
+
+        def committed(left_s: float) -> list[KafkaTopicPartition]:
+            asked = ConsumerGroupTopicPartitions(group, partitions)
+            answers = admin.list_consumer_group_offsets([asked], request_timeout=left_s)
+            found: ConsumerGroupTopicPartitions = answers[group].result()
+            return found.topic_partitions or []
+
+        starts = _once_it_can(partial(offsets, _EARLIEST), deadline)
+        ends = _once_it_can(partial(offsets, _LATEST), deadline)
+        places = _once_it_can(committed, deadline)
         offset_of = {(one.topic, one.partition): one.offset for one in places}
         return {
             TopicPartition(one.topic, one.partition): Depth(
-                starts[one].result().offset,
-                ends[one].result().offset,
-                _known(offset_of.get((one.topic, one.partition))),
+                start, end, _known(offset_of.get((one.topic, one.partition)))
             )
-            for one in partitions
+            for one, start, end in zip(partitions, starts, ends, strict=True)
         }
     except KafkaException as error:
         raise bus_error(error_of(error), f"look up group {group}") from error
 
 
-def _committed(
-    admin: client.AdminClient, asked: ConsumerGroupTopicPartitions, deadline: float
-) -> list[KafkaTopicPartition]:
+def _once_it_can(ask: Callable[[float], T], deadline: float) -> T:
+    """What ``ask`` finds, given so many seconds."""
     while True:
-        left_s = max(deadline - time.monotonic(), 0.1)
-        answers = admin.list_consumer_group_offsets([asked], request_timeout=left_s)
         try:
-            found: ConsumerGroupTopicPartitions = answers[asked.group_id].result()
+            return ask(max(deadline - time.monotonic(), 0.1))
         except KafkaException as error:
-            # A coordinator that was just elected; every other client waits for it.
             if error_of(error).name() not in _NOT_YET or time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_AGAIN_S)
-        else:
-            return found.topic_partitions or []
 
 
 def _known(offset: int | None) -> int | None:

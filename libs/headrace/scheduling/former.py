@@ -309,11 +309,7 @@ class BatchFormer:
             riders = self._neighbours(choice, members)
         times = choice.times
         self._backlog.remove(line, members)
-        for other, entries in riders:
-            self._backlog.remove(other, entries)
-            rows = sum(entry.request.rows for entry in entries)
-            other.demand.sent(choice.priority, rows)
-            members = [*members, *entries]
+        members = [*members, *self._riding(riders, choice.priority)]
         rows = sum(entry.request.rows for entry in members)
         expected_us = times.expected(rows)
         self._backlog.used.add(line.version, expected_us, now_us)
@@ -353,6 +349,7 @@ class BatchFormer:
             )
         )
 
+<<<<<<< HEAD
     def _load(self, choice: Choice, batch: str, rows: int, now_us: int) -> None:
         line, slot = choice.line, choice.slot
         if choice.priority == Priority.BULK:
@@ -363,6 +360,13 @@ class BatchFormer:
         self._affinity.sent(line, slot)
         slot.credits_free -= 1
         self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
+=======
+    def _riding(self, riders: Riders, priority: int) -> Iterator[Entry]:
+        for line, entries in riders:
+            self._backlog.remove(line, entries)
+            line.demand.sent(priority, sum(entry.request.rows for entry in entries))
+            yield from entries
+>>>>>>> 94c3852 (Wait in lookups of depth for a topic that was just made)
 
     def _give_up(self, line: Line, victims: list[Entry]) -> list[Refuse]:
         self._backlog.remove(line, victims)

@@ -116,17 +116,23 @@ async def test_near_places_are_read_over_and_far_ones_are_skipped_to(
     # So that the read of the near ones does not bring the far one along.
     monkeypatch.setattr("headrace.broker.spans.RECORDS_MAX", 50)
     scene.reader.go.set()
-    found = scene.archive.at([place(0), place(20), place(150), place(0, 1)])
+    found = scene.archive.at([place(0), place(20), place(150)])
     assert {each: value(record) for each, record in found.items()} == {
         place(0): b"0",
         place(20): b"20",
         place(150): b"150",
+    }
+    assert scene.reader.assigned == [{HERE: 0}, {HERE: 150}]
+
+
+async def test_places_of_several_partitions_are_read_together(scene: Scene) -> None:
+    scene.reader.go.set()
+    found = scene.archive.at([place(20), place(0, 1)])
+    assert {each: value(record) for each, record in found.items()} == {
+        place(20): b"20",
         place(0, 1): b"other",
     }
-    assert scene.reader.assigned == [
-        {HERE: 0, HERE._replace(partition=1): 0},
-        {HERE: 150},
-    ]
+    assert scene.reader.assigned == [{HERE: 20, HERE._replace(partition=1): 0}]
 
 
 async def test_what_is_not_there_hides_nothing_that_is(scene: Scene) -> None:
