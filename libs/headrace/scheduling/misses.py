@@ -66,4 +66,5 @@ def _missed(
 def _takes_most(line: Line, entry: Entry) -> bool:
     """Whether it is its run that makes it hopeless, not what it has waited for."""
     limit_us = entry.deadline_us - entry.request.arrived_us
-    return 2 * line.times.bound(entry.request.rows) > limit_us
+    rows = entry.request.rows
+    return max(2 * line.times.expected(rows), line.times.bound(rows)) > limit_us
