@@ -307,11 +307,10 @@ class BatchFormer:
             priorities = range(choice.priority + 1, len(Priority))
             members = [*members, *self._companions(choice, priorities, now_us)]
             riders = self._neighbours(choice, members)
-        times = choice.times
         self._backlog.remove(line, members)
         members = [*members, *self._riding(riders, choice.priority)]
         rows = sum(entry.request.rows for entry in members)
-        expected_us = times.expected(rows)
+        expected_us = choice.times.expected(rows)
         self._backlog.used.add(line.version, expected_us, now_us)
         latest_us = max(entry.deadline_us for entry in members)
         batch = next(self._batch_ids)
@@ -338,7 +337,7 @@ class BatchFormer:
                 requests=tuple(entry.request for entry in members),
                 padded_rows=rows,
                 predicted_us=expected_us,
-                predicted_p99_us=times.extreme(rows),
+                predicted_p99_us=choice.times.extreme(rows),
                 latest_start_us=(
                     None
                     if latest_us == NEVER_US
@@ -349,7 +348,6 @@ class BatchFormer:
             )
         )
 
-<<<<<<< HEAD
     def _load(self, choice: Choice, batch: str, rows: int, now_us: int) -> None:
         line, slot = choice.line, choice.slot
         if choice.priority == Priority.BULK:
@@ -360,13 +358,12 @@ class BatchFormer:
         self._affinity.sent(line, slot)
         slot.credits_free -= 1
         self._slots.changed(slot, now_us=now_us, ahead_us=self._ahead_us)
-=======
+
     def _riding(self, riders: Riders, priority: int) -> Iterator[Entry]:
         for line, entries in riders:
             self._backlog.remove(line, entries)
             line.demand.sent(priority, sum(entry.request.rows for entry in entries))
             yield from entries
->>>>>>> 94c3852 (Wait in lookups of depth for a topic that was just made)
 
     def _give_up(self, line: Line, victims: list[Entry]) -> list[Refuse]:
         self._backlog.remove(line, victims)
