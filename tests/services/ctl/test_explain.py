@@ -32,10 +32,9 @@ from headrace.wire import (
 from services.ctl.batch_trail import BatchTrail, FollowBatch, MemberTrail
 from services.ctl.explain import _show_batch as show_batch
 from services.ctl.explain import _show_request as show_request
-from services.ctl.following import timeliness, unknown
+from services.ctl.following import unknown
 from services.ctl.letters import Letter, put_back
 from services.ctl.request_trail import (
-    AnswerTrail,
     FollowRequest,
     Found,
     RequestTrail,
@@ -389,36 +388,6 @@ def test_a_trail_is_printed_so_that_ids_and_places_can_be_copied(
         "measured run  no worker has said that it is done",
         f"  {ID}  t, 1 row",
     ]
-
-
-def an_answer(at_ms: int, *, topic: str = TOPICS.replies, reason: str = "") -> str:
-    answer = AnswerTrail(at_ms * MS, f"{topic}/0/7", "1", reason, "", [])
-    trail = RequestTrail(ID, "", "t", "m", "standard", 300 * MS, [], answers=[answer])
-    return timeliness(TOPICS, trail)
-
-
-def test_a_success_that_the_log_had_just_in_time_may_have_been_told_as_expired() -> (
-    None
-):
-    place = "request.failed with this id"
-
-    assert an_answer(247).startswith(
-        "The log had the answer 53 ms before its deadline. Its ingress has told the "
-        "client 504 expired if it was behind by more than that: that is in"
-    )
-    assert place in an_answer(247)
-    assert an_answer(330).startswith(
-        "The log had the answer 30 ms after its deadline. Its ingress has told the "
-        "client 504 expired: that is in"
-    )
-
-
-def test_what_no_ingress_tells_otherwise_has_nothing_said_of_it() -> None:
-    kept = TOPICS.results("t", "batch")
-
-    assert an_answer(-800) == ""
-    assert an_answer(330, topic=kept) == ""
-    assert an_answer(330, reason="expired") == ""
 
 
 def test_a_reason_that_is_the_status_is_said_once() -> None:
