@@ -146,14 +146,14 @@ RULES = (
     _rule(
         "known incarnation ◆",
         "test_leases.py::test_a_slot_that_reports_gets_nothing_before_it_is_heard",
-        "slots",
-        " or slot.is_draining or not self._is_heard(slot):\n",
+        "slot_table",
+        " or slot.is_draining or not self.is_heard(slot):\n",
         " or slot.is_draining:\n",
     ),
     _rule(
         "known incarnation ◆",
         "test_slots.py::test_a_new_process_is_asked_before_it_is_sent_anything",
-        "slots",
+        "slot_table",
         "        if not slot.is_usable or slot.is_draining",
         "        if slot.is_draining",
     ),
@@ -343,7 +343,7 @@ RULES = (
         "test_links.py::"
         "test_a_lost_link_is_asked_about_through_the_topic_and_never_used_again",
         "slots",
-        "            self.ask(self._slots[event.slot], now_us)\n",
+        "            self._slots[event.slot].ask(now_us)\n",
         "            pass\n",
     ),
     _rule(

@@ -19,6 +19,7 @@ from tests.delivery.builders import (
     a_partition,
     a_request,
     a_source,
+    a_version,
 )
 from tests.delivery.desk import Desk, batches_in, found
 
@@ -116,7 +117,9 @@ def test_only_the_members_that_flew_in_the_batch_are_retried() -> None:
 def test_a_success_settles_a_request_that_is_queued_again() -> None:
     desk = a_desk()
     batch = send(desk, a_request(0))
-    desk.let_pass(batch.lease_us)
+    desk.hear()
+    desk.silent = {0}
+    desk.let_pass(2 * SECOND)
     assert list(desk.scheduler.queue) == [a_request(0).key]
 
     desk.done(batch, OK)
@@ -361,16 +364,18 @@ def test_whoever_lies_behind_a_killer_is_not_taken_for_one() -> None:
 
 def test_a_slow_worker_makes_no_suspects_while_attempts_are_left() -> None:
     """On a busy machine every lease lapses."""
-    desk = a_desk(slots=2, cap=2)
+    desk = Desk(slots=3, cap=3, versions=(a_version(slots=frozenset(range(3))),))
+    desk.activate([a_partition(log_end=9)])
     batch = send(desk, a_request(0), a_request(1), a_request(2))
     (second,) = batches_in(desk.let_pass(batch.lease_us))
     assert ids(second) == ["r0", "r1", "r2"]
 
-    desk.let_pass(second.lease_us)
+    alone = batches_in(desk.let_pass(second.lease_us))
 
     # Their attempts are spent: once more, each alone.
-    queued = desk.scheduler.queue.values()
-    assert [(each.attempt, each.group) for each in queued] == [
+    sent = [*(r for each in alone for r in each.dispatch.requests)]
+    sent += desk.scheduler.queue.values()
+    assert [(each.attempt, each.group) for each in sent] == [
         (3, a_request(offset).key) for offset in range(3)
     ]
     assert desk.all(WriteDeadLetters) == []

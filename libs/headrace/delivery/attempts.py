@@ -331,6 +331,8 @@ class Attempts:
             return
         version = request.model, request.version
         is_afforded = toll is Toll.NOTHING or self._budget.spend(*version)
+        if not is_afforded and toll is Toll.LAPSE:
+            return
         if not is_afforded and not bulk:
             text = f"too many requests of the model are tried again already ({why})"
             self._verdicts.fail(entry, last, text)

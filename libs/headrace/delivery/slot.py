@@ -22,6 +22,7 @@ class Flight:
         "batch",
         "is_lapsed",
         "is_lost",
+        "is_told",
         "lease_at_us",
         "members",
         "p99_us",
@@ -43,6 +44,9 @@ class Flight:
         self.p99_us = p99_us
         self.lease_at_us = 0
         self.is_lapsed = False
+        self.is_told = False
+        """An operator knows that its lease lapsed."""
+
         self.is_lost = False
         """Its worker was lost with it, and its members have been told."""
 
@@ -75,6 +79,25 @@ class Slot:
         self.was_heard = False
         self.told = SlotChanged(number, 0, ())
         """What the scheduler was told last."""
+
+    def ask(self, now_us: int) -> None:
+        """ASKED: nothing is sent to the slot until it has answered a sync from behind
+        all that was. Asked again, an answer to any of them counts: where each takes
+        longer than our patience, the answer to the newest would always be late."""
+        self.asked_at_us = now_us
+        if not self.must_ask:
+            self.k += 1
+            self.must_ask = not self.has_left
+        if self.is_usable:
+            self.is_usable = False
+            self.k_counts = self.k
+
+    def flight_of(self, entry: Entry) -> Flight | None:
+        """The batch in which the process has the entry, whatever became of that."""
+        for flight in self.held.values():
+            if any(member is entry for member in flight.members):
+                return flight
+        return None
 
     def remember_done(self, batch: str) -> None:
         self.done[batch] = None

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from headrace.delivery.attempts import Attempts, Failed, Toll
 from headrace.delivery.decisions import Alarm, WriteBatch, WriteSync
 from headrace.delivery.events import LinkFound, LinkLost
-from headrace.delivery.leases import LeaseWatch, announced_p99_us, lease_us
+from headrace.delivery.leases import LeaseWatch, announced_p99_us
 from headrace.delivery.ledger import Entry, EntryState, Ledger
 from headrace.delivery.limits import LaneLimits
 from headrace.delivery.links import Links
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.roster import Roster
 from headrace.delivery.slot import UNKNOWN, Flight, Slot, has_crashed
+from headrace.delivery.slot_table import SlotTable
 from headrace.domain import (
     BatchEnded,
     Dispatch,
@@ -32,8 +33,6 @@ from headrace.domain import (
 )
 
 __all__ = ["Slots"]
-
-NEVER_US = 1 << 62
 
 
 class Slots:
@@ -53,10 +52,9 @@ class Slots:
         links: Links,
         out: Outbox,
     ) -> None:
-        self._slots = {number: Slot(number) for number in numbers}
+        self._slots = SlotTable(numbers, limits=limits, roster=roster)
         self._lane = lane
         self._limits = limits
-        self._roster = roster
         self._leases = leases
         self._ledger = ledger
         self._attempts = attempts
@@ -137,7 +135,7 @@ class Slots:
         """The worker holds more than we believed: ask what."""
         slot = self._slots.get(number)
         if slot is not None and incarnation == slot.incarnation:
-            self.ask(slot, now_us)
+            slot.ask(now_us)
 
     # -- links
 
@@ -146,33 +144,21 @@ class Slots:
         self._links.found(event.slot, event.incarnation, event.link)
         slot = self._slots.get(event.slot)
         if slot is not None and slot.is_usable and self._links.waits_for(slot):
-            self.ask(slot, now_us)
+            slot.ask(now_us)
 
     def link_lost(self, event: LinkLost, now_us: int) -> None:
         if self._links.lost(event.slot, event.link):
-            self.ask(self._slots[event.slot], now_us)
+            self._slots[event.slot].ask(now_us)
 
     # -- asking
 
     def ask_all(self, now_us: int) -> None:
-        for slot in self._slots.values():
-            self.ask(slot, now_us)
-
-    def ask(self, slot: Slot, now_us: int) -> None:
-        """ASKED: nothing is sent to the slot until it has answered a sync from behind
-        all that was. Asked again, an answer to any of them counts: where each takes
-        longer than our patience, the answer to the newest would always be late."""
-        slot.asked_at_us = now_us
-        if not slot.must_ask:
-            slot.k += 1
-            slot.must_ask = not slot.has_left
-        if slot.is_usable:
-            slot.is_usable = False
-            slot.k_counts = slot.k
+        for slot in self._slots:
+            slot.ask(now_us)
 
     def flush(self, epoch: int, now_us: int) -> None:
         """Write the syncs that are due."""
-        for slot in self._slots.values():
+        for slot in self._slots:
             if slot.must_ask:
                 slot.must_ask = False
                 slot.asked_at_us = now_us
@@ -189,29 +175,25 @@ class Slots:
         the answer is certain (A3)."""
         if offset is not None:
             return
-        for slot in self._slots.values():
+        for slot in self._slots:
             is_lost = any(flight.write == write for flight in slot.held.values())
             if is_lost or (slot.sync == write and not slot.is_usable):
-                self.ask(slot, now_us)
+                slot.ask(now_us)
 
     def have_reported(self) -> bool:
-        """T9: whether every slot that is heard has said what it holds."""
-        return all(
-            slot.is_usable
-            or slot.has_left
-            or not self._roster.heard_within(
-                (slot.number, UNKNOWN), self._limits.silent_us
-            )
-            for slot in self._slots.values()
-        )
+        return self._slots.have_reported()
+
+    @property
+    def has_flying(self) -> bool:
+        return self._slots.has_flying
 
     # -- dispatch
 
     def dispatch(self, dispatch: Dispatch, epoch: int, now_us: int) -> bool:
-        """Send the batch; False: the slot cannot take it (any more), or a member was
-        settled while the scheduler still had it."""
+        """Send the batch; False: the slot cannot take it (any more), has a member
+        already, or a member was settled while the scheduler still had it."""
         slot = self._slots.get(dispatch.slot)
-        if slot is None or self._credits_free(slot) == 0:
+        if slot is None or self._slots.credits_free(slot) == 0:
             return False
         members = []
         for request in dispatch.requests:
@@ -219,6 +201,8 @@ class Slots:
             if entry is None or entry.state is not EntryState.QUEUED:
                 return False
             members.append(entry)
+        if [each for each in members if self._resume_in(slot, each, now_us)]:
+            return False
         is_alone = len(members) == 1
         for entry in members:
             self._attempts.fly(entry, dispatch.batch, now_us, is_alone=is_alone)
@@ -226,7 +210,7 @@ class Slots:
         number = self._out.number()
         flight = Flight(dispatch.batch, members, p99_us, number)
         slot.held[dispatch.batch] = flight
-        lease = self._lease(slot)
+        lease = self._slots.lease(slot)
         if any(request.payload for request in dispatch.requests):
             lease += self._limits.store_wait_us
         flight.lease_at_us = now_us + lease
@@ -239,8 +223,10 @@ class Slots:
 
     def tell_scheduler(self, now_us: int) -> None:
         """Say what may be sent where, as far as it has changed."""
-        for slot in self._slots.values():
-            level = SlotChanged(slot.number, self._credits_free(slot), tuple(slot.held))
+        for slot in self._slots:
+            level = SlotChanged(
+                slot.number, self._slots.credits_free(slot), tuple(slot.held)
+            )
             if level != slot.told:
                 slot.told = level
                 self._attempts.tell(level, now_us)
@@ -253,34 +239,27 @@ class Slots:
 
     def close(self, now_us: int) -> None:
         """Nothing may be sent any more."""
-        for slot in self._slots.values():
+        for slot in self._slots:
             slot.is_usable = False
         self.tell_scheduler(now_us)
-
-    @property
-    def has_flying(self) -> bool:
-        return any(
-            entry.flies_in(flight.batch)
-            for slot in self._slots.values()
-            for flight in slot.held.values()
-            for entry in flight.members
-        )
-
-    def holds(self, batch: str) -> Flight | None:
-        for slot in self._slots.values():
-            if batch in slot.held:
-                return slot.held[batch]
-        return None
 
     def adopt(self, entry: Entry, batch: str, now_us: int) -> bool:
         """A request just read flies in a predecessor's batch, if a slot still has
         it."""
-        flight = self.holds(batch)
+        flight = self._slots.holds(batch)
         if flight is None:
             return False
         self._attempts.adopt(entry, batch, now_us)
         flight.members.append(entry)
         return True
+
+    def resume(self, entry: Entry, now_us: int) -> bool:
+        """The scheduler refused a queued entry. Where a slot that is heard has it from
+        an earlier attempt, that may still succeed: it flies there again."""
+        return any(
+            self._slots.is_heard(slot) and self._resume_in(slot, entry, now_us)
+            for slot in self._slots
+        )
 
     # -- time
 
@@ -289,15 +268,15 @@ class Slots:
         extended_us = self._leases.heard(now_us)
         self._leases_stand = False
         if extended_us:
-            for slot in self._slots.values():
+            for slot in self._slots:
                 for flight in slot.held.values():
                     flight.lease_at_us += extended_us
 
     def on_time(self, now_us: int) -> None:
         """Leases, silence, and questions without an answer."""
         leases_run = self._leases.runs(now_us)
-        for slot in self._slots.values():
-            is_heard = self._is_heard(slot)
+        for slot in self._slots:
+            is_heard = self._slots.is_heard(slot)
             if slot.was_heard and not is_heard:
                 self._alarm("slot.silent", slot, held=len(slot.held))
                 self._lapse(slot, list(slot.held.values()), now_us, Toll.WORKER)
@@ -310,15 +289,16 @@ class Slots:
                 if not flight.is_lapsed and now_us >= flight.lease_at_us
             ]
             if lapsed and leases_run:
-                self._alarm("lease.lapsed", slot, batch=lapsed[0].batch)
+                self._tell_lapse(slot, lapsed)
                 self._lapse(slot, lapsed, now_us, Toll.LAPSE)
             self._leases_stand |= bool(lapsed) and not leases_run
-            if self._ask_again_at_us(slot) <= now_us:
-                self.ask(slot, now_us)
+            if self._slots.ask_again_at_us(slot) <= now_us:
+                waiting = [each for each in slot.held.values() if each.is_lapsed]
+                self._lapse(slot, waiting if leases_run else [], now_us, Toll.LAPSE)
 
     def wakeup_at_us(self) -> int | None:
         instants = []
-        for slot in self._slots.values():
+        for slot in self._slots:
             if slot.must_ask:
                 return 0
             if not self._leases_stand:
@@ -328,30 +308,23 @@ class Slots:
                     if not flight.is_lapsed
                 ]
             if slot.was_heard and not slot.is_usable and not slot.has_left:
-                instants.append(self._ask_again_at_us(slot))
+                instants.append(self._slots.ask_again_at_us(slot))
         return min(instants, default=None)
 
     # -- inside
 
     def _ask_newcomer(self, slot: Slot, now_us: int) -> None:
         if not self.is_scanning:
-            self.ask(slot, now_us)
+            slot.ask(now_us)
 
-    def _ask_again_at_us(self, slot: Slot) -> int:
-        if not slot.was_heard or slot.is_usable or slot.has_left or slot.must_ask:
-            return NEVER_US
-        return slot.asked_at_us + self._limits.ask_again_us
-
-    def _is_heard(self, slot: Slot) -> bool:
-        key = (slot.number, slot.incarnation)
-        return self._roster.heard_within(key, self._limits.silent_us)
-
-    def _credits_free(self, slot: Slot) -> int:
-        if not slot.is_usable or slot.is_draining or not self._is_heard(slot):
-            return 0
-        if any(flight.is_suspect for flight in slot.held.values()):
-            return 0  # whoever lay behind a killer would be suspected with it
-        return max(0, self._limits.cap - len(slot.held))
+    def _resume_in(self, slot: Slot, entry: Entry, now_us: int) -> bool:
+        has_flown = entry.first_flight_us is not None
+        flight = slot.flight_of(entry) if has_flown else None
+        if flight is None:
+            return False
+        is_alone = len(flight.members) == 1
+        self._attempts.fly(entry, flight.batch, now_us, is_alone=is_alone)
+        return True
 
     def _replace(
         self, slot: Slot, incarnation: int, now_us: int, *, crashed: bool = False
@@ -387,6 +360,8 @@ class Slots:
         flight.is_lost |= is_news
         for entry in flight.members:
             if entry.flies_in(flight.batch):
+                if toll is Toll.LAPSE and not self._has_others(entry, slot):
+                    continue  # its slot has it, as far as anyone knows
                 self._attempts.retry(entry, now_us, toll, avoid=slot.number)
             elif is_news:
                 self._attempts.lost(entry, now_us)
@@ -395,13 +370,26 @@ class Slots:
         self, slot: Slot, flights: list[Flight], now_us: int, toll: Toll
     ) -> None:
         """The members are tried elsewhere; the credit stays taken until the slot has
-        said what it holds: it may be frozen with the batch in its hands."""
+        said what it holds: it may be frozen with the batch in its hands. Where a slot
+        that is heard is the only one that could run them, they wait for its word."""
         first = next(iter(slot.held.values()), None)
         for flight in flights:
             flight.is_lapsed = True
             own = toll if flight is first else toll.behind
             self._retry(slot, flight, now_us, own)
-        self.ask(slot, now_us)
+        slot.ask(now_us)
+
+    def _has_others(self, entry: Entry, slot: Slot) -> bool:
+        served = self._attempts.served(entry.request.model, entry.request.version)
+        return self._slots.could_run_elsewhere(entry, slot, served)
+
+    def _tell_lapse(self, slot: Slot, lapsed: list[Flight]) -> None:
+        """Once for a batch, however often its lease is renewed."""
+        news = [flight for flight in lapsed if not flight.is_told]
+        if news:
+            self._alarm("lease.lapsed", slot, batch=news[0].batch)
+        for flight in news:
+            flight.is_told = True
 
     def _alarm(self, event: str, slot: Slot, **facts: str | int) -> None:
         self._out.put(Alarm(event, {"slot": slot.number, **facts}))
@@ -419,7 +407,7 @@ class Slots:
             slot.held[held.batch] = flight
             if flight.is_lapsed:
                 flight.is_lapsed = False
-                flight.lease_at_us = now_us + self._lease(slot)
+                flight.lease_at_us = now_us + self._slots.lease(slot)
         for flight in before.values():
             self._lose(slot, flight, now_us, Toll.ATTEMPT)
 
@@ -432,18 +420,16 @@ class Slots:
             elif entry.state is EntryState.QUEUED and entry.first_flight_us is None:
                 self._attempts.adopt(entry, held.batch, now_us)
                 members.append(entry)
-        p99_us = self._limits.run_unknown_us
-        if members:
-            request = members[0].request
-            served = self._attempts.served(request.model, request.version)
-            rows = sum(entry.request.rows for entry in members)
-            if served is not None and len(members) < len(held.members):
-                rows = served.max_batch
-            p99_us = announced_p99_us(served, rows, self._limits)
-        flight = Flight(held.batch, members, p99_us)
+        flight = Flight(held.batch, members, self._adopted_p99_us(held, members))
         flight.is_lapsed = True  # its lease begins now
         return flight
 
-    def _lease(self, slot: Slot) -> int:
-        """The lease of the batch that lies last in the slot."""
-        return lease_us((each.p99_us for each in slot.held.values()), self._limits)
+    def _adopted_p99_us(self, held: HeldBatch, members: list[Entry]) -> int:
+        if not members:
+            return self._limits.run_unknown_us
+        request = members[0].request
+        served = self._attempts.served(request.model, request.version)
+        rows = sum(entry.request.rows for entry in members)
+        if served is not None and len(members) < len(held.members):
+            rows = served.max_batch
+        return announced_p99_us(served, rows, self._limits)

@@ -332,7 +332,9 @@ class Work:
                             self._put_back(decision, now_us)
                     case Refuse(request=request):
                         entry = self.ledger.by_key(request.key)
-                        if entry is not None and entry.state is EntryState.QUEUED:
+                        if entry is None or entry.state is not EntryState.QUEUED:
+                            continue
+                        if not self._slots.resume(entry, now_us):
                             self._verdicts.refuse(entry, decision, now_us)
                     case _:
                         assert_never(decision)
