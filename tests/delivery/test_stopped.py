@@ -71,9 +71,11 @@ def test_what_a_stopped_run_took_is_not_what_the_next_one_will_take() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.DEADLINE_UNATTAINABLE, Reason.EXPIRED])
 def test_who_was_tried_is_not_told_that_the_queue_was_too_long(reason: Reason) -> None:
-    desk = a_desk()
+    desk = a_desk(slots=2)
     batch = send(desk, a_request(0))
-    desk.let_pass(batch.lease_us)  # nowhere else to go
+    desk.scheduler.is_holding = True
+    desk.let_pass(batch.lease_us)
+    desk.report(0, held=[])  # nobody has it any more
     (request,) = desk.scheduler.queue.values()
     desk.scheduler.refusals = [Refuse(request, reason, "no time was left")]
 

@@ -300,8 +300,7 @@ class Attempts:
     ) -> None:
         """A flying entry gets another attempt, or its verdict, for ``last`` at least.
 
-        Whether the time left is enough for one is the scheduler's to say, which
-        refuses what cannot make its deadline.
+        Whether the time left is enough for one is the scheduler's to say.
         """
         assert entry.state is EntryState.FLYING
         if entry.is_cancelled:
@@ -320,12 +319,11 @@ class Attempts:
             # Its company may be to blame.
             entry.suspect, is_last = True, False
         if is_last and toll is Toll.LAPSE:
-            return  # nothing is left to try elsewhere, and its worker may say more
+            return  # no other try is left, and its worker may say more
         why = why or _WHY.get(toll, entry.why)
         is_killer = toll is Toll.WORKER and entry.losses >= self._limits.losses_max
         if is_last or is_killer:
-            killed = is_lost and entry.suspect
-            reason = Reason.CRASH if killed else last
+            reason = Reason.CRASH if is_lost and entry.suspect else last
             text = f"{request.attempt} attempts failed, the last one because {why}"
             self._verdicts.fail(entry, reason, text)
             return
