@@ -46,7 +46,7 @@ from headrace.domain import (
 from tests.delivery.builders import MS, SECOND, TOPICS, a_partition, a_version
 from tests.delivery.scheduler import FifoScheduler
 
-__all__ = ["FORMER", "Desk", "batches_in", "found"]
+__all__ = ["FORMER", "Desk", "a_desk", "batches_in", "found", "ids", "send"]
 
 FORMER = "former"
 D = TypeVar("D")
@@ -275,3 +275,20 @@ def found(decisions: Iterable[object], kind: type[D]) -> list[D]:
 
 def batches_in(decisions: Iterable[Decision]) -> list[WriteBatch]:
     return found(decisions, WriteBatch)
+
+
+def a_desk(*, slots: int = 1, cap: int = 1, batch_max: int = 4) -> Desk:
+    """An active lane with a partition of each priority."""
+    desk = Desk(slots=slots, cap=cap, batch_max=batch_max)
+    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
+    return desk
+
+
+def send(desk: Desk, *requests: Request) -> WriteBatch:
+    """The one batch in which the requests leave."""
+    (batch,) = batches_in(desk.read(*requests))
+    return batch
+
+
+def ids(batch: WriteBatch) -> list[str]:
+    return [request.id for request in batch.dispatch.requests]

@@ -12,7 +12,7 @@ from headrace.delivery.decisions import (
     WriteDeadLetters,
     WriteReplies,
 )
-from headrace.domain import Joined, MemberStatus, Priority, Reason, Request
+from headrace.domain import Joined, MemberStatus, Priority, Reason
 from tests.delivery.builders import (
     MS,
     SECOND,
@@ -21,25 +21,10 @@ from tests.delivery.builders import (
     a_source,
     a_version,
 )
-from tests.delivery.desk import Desk, batches_in, found
+from tests.delivery.desk import Desk, a_desk, batches_in, found, ids, send
 
 OK, RETRY = MemberStatus.OK, MemberStatus.RETRY
 FINAL, UNACKED = MemberStatus.FINAL, MemberStatus.UNACKED
-
-
-def a_desk(*, slots: int = 1, cap: int = 1, batch_max: int = 4) -> Desk:
-    desk = Desk(slots=slots, cap=cap, batch_max=batch_max)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    return desk
-
-
-def send(desk: Desk, *requests: Request) -> WriteBatch:
-    (batch,) = batches_in(desk.read(*requests))
-    return batch
-
-
-def ids(batch: WriteBatch) -> list[str]:
-    return [request.id for request in batch.dispatch.requests]
 
 
 def test_a_lost_online_request_gets_one_more_attempt() -> None:

@@ -3,31 +3,15 @@
 import pytest
 
 from headrace.delivery.decisions import (
-    WriteBatch,
     WriteDeadLetters,
     WriteReplies,
 )
 from headrace.delivery.events import Ticked
-from headrace.domain import BatchEnded, MemberStatus, Priority, Reason, Refuse, Request
-from tests.delivery.builders import a_partition, a_request
-from tests.delivery.desk import Desk, batches_in, found
+from headrace.domain import BatchEnded, MemberStatus, Reason, Refuse
+from tests.delivery.builders import a_request
+from tests.delivery.desk import a_desk, batches_in, found, ids, send
 
 RETRY, FINAL = MemberStatus.RETRY, MemberStatus.FINAL
-
-
-def a_desk(*, slots: int = 1) -> Desk:
-    desk = Desk(slots=slots, cap=1)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    return desk
-
-
-def send(desk: Desk, *requests: Request) -> WriteBatch:
-    (batch,) = batches_in(desk.read(*requests))
-    return batch
-
-
-def ids(batch: WriteBatch) -> list[str]:
-    return [request.id for request in batch.dispatch.requests]
 
 
 def test_a_batch_that_was_stopped_runs_in_halves() -> None:

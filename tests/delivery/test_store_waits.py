@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from headrace.delivery.decisions import WriteReplies
 from headrace.delivery.worker_decisions import Run, WriteDone
 from headrace.delivery.worker_events import PayloadsCame
-from headrace.domain import MemberStatus, PayloadRef, Priority, Reason, Refuse
+from headrace.domain import MemberStatus, PayloadRef, Reason, Refuse
 from tests.delivery.bench import RETRY, Bench
-from tests.delivery.builders import SECOND, a_partition, a_request
-from tests.delivery.desk import Desk, batches_in, found
+from tests.delivery.builders import SECOND, a_request
+from tests.delivery.desk import a_desk, batches_in, found
 
 WAIT_US = 5 * SECOND
 AN_OBJECT = PayloadRef("h/t/x", "0" * 64, (16,))
@@ -59,12 +59,6 @@ def test_a_batch_that_waited_for_the_store_in_vain_is_not_late() -> None:
 
 
 # -- the former's side
-
-
-def a_desk() -> Desk:
-    desk = Desk(slots=1, cap=1)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    return desk
 
 
 def test_a_lease_has_the_time_of_the_store_in_it() -> None:

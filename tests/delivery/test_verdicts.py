@@ -27,21 +27,14 @@ from tests.delivery.builders import (
     MS,
     SECOND,
     TOPICS,
-    a_partition,
     a_request,
     a_source,
 )
-from tests.delivery.desk import Desk, batches_in, found
+from tests.delivery.desk import Desk, a_desk, batches_in, found
 
 OK, FINAL, RETRY = MemberStatus.OK, MemberStatus.FINAL, MemberStatus.RETRY
 JOB = ReplyAddress(TOPICS.results("t", "job"), None)
 ASYNC = ReplyAddress(TOPICS.results("t", "async"), None)
-
-
-def a_desk() -> Desk:
-    desk = Desk(slots=1, cap=1)
-    desk.activate([a_partition(priority=p, log_end=99) for p in Priority])
-    return desk
 
 
 def fail(desk: Desk, request: Request) -> list[Decision]:
