@@ -40,9 +40,9 @@ def dear(asked: Iterable[Asked], used: Used[Version]) -> set[Version]:
     return {
         each.version
         for each in asked
-        if used.part(each.version) >= LEAST_PART
-        and any(
+        if any(
             each.row_us > DEAR_RATIO * row_us and not each.slots.isdisjoint(slots)
             for slots, row_us in cheapest.items()
         )
+        and used.part(each.version) >= LEAST_PART
     }

@@ -26,23 +26,27 @@ class Used(Generic[Name]):
 
     def __init__(self) -> None:
         self.by_name: dict[Name, float] = {}
+        self.total_us = 0.0
+        """Kept, since a thousand names are each compared with it."""
         self._forgot_at_us = 0
 
     def add(self, name: Name, device_us: float, now_us: int) -> None:
         if now_us - self._forgot_at_us >= USED_HALVED_US:
             self._forget(now_us)
         self.by_name[name] = self.by_name.get(name, 0.0) + device_us
+        self.total_us += device_us
 
     def part(self, name: Name) -> float:
         """Of what all had; 0 of nothing."""
         used_us = self.by_name.get(name, 0.0)
-        return used_us and used_us / sum(self.by_name.values())
+        return used_us and used_us / self.total_us
 
     def _forget(self, now_us: int) -> None:
         halvings = min((now_us - self._forgot_at_us) // USED_HALVED_US, 60)
         self._forgot_at_us = now_us
         kept = ((name, us / 2**halvings) for name, us in self.by_name.items())
         self.by_name = {name: us for name, us in kept if us >= 1.0}
+        self.total_us = sum(self.by_name.values())
 
 
 class TenantClocks:
