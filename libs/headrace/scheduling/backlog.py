@@ -7,7 +7,7 @@ tenant has waiting: updated as requests come and go, never searched for.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 from headrace.domain import (
@@ -342,18 +342,20 @@ class Backlog:
         those of the version ``near`` as if they had to leave ``near_us`` sooner."""
         lines = list(self.busy[priority].values())
         if len(lines) > 1:
-            lines.sort(key=lambda line: self._urgency(line, priority, near, near_us))
-            if priority == Priority.BULK:
-                lines.sort(key=self._turn)
+            key: Callable[..., tuple[float, ...]]
+            key = self._turn if priority == Priority.BULK else self._urgency
+            lines.sort(key=lambda line: key(line, priority, near, near_us))
         return lines
 
-    def _turn(self, line: Line) -> tuple[bool, float, int]:
-        """Without a deadline nobody has to leave: whose tenant had least, then who
-        waits longest, however long it runs."""
-        head = line.head(Priority.BULK)
-        if head.deadline_us != NEVER_US:
-            return False, 0.0, 0
-        return True, self._tenants.clock(head.request.tenant), head.seq
+    def _turn(
+        self, line: Line, priority: int, near: tuple[str, str] | None, near_us: int
+    ) -> tuple[float, ...]:
+        """Bulk without a deadline need not leave at any time: whose tenant had least,
+        then who waits longest, however long it runs, behind what has to leave."""
+        head = line.head(priority)
+        if priority == Priority.BULK and head.deadline_us == NEVER_US:
+            return True, self._tenants.clock(head.request.tenant), head.seq
+        return False, *self._urgency(line, priority, near, near_us)
 
     def _urgency(
         self, line: Line, priority: int, near: tuple[str, str] | None, near_us: int
