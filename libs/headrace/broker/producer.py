@@ -137,14 +137,7 @@ class KafkaProducer:
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> None:
         """As :meth:`headrace.broker.Producer.produce`."""
-        new = _New(
-            topic,
-            partition,
-            value,
-            key,
-            headers,
-            on_delivery,
-        )
+        new = _New(topic, partition, value, key, headers, on_delivery)
         if not self._settings.spares or partition < 0:
             self._send(new, on_delivery)
             return
@@ -211,6 +204,7 @@ class KafkaProducer:
         return refused
 
     def _send(self, new: _New, on_delivery: Callable[[Delivery], None] | None) -> None:
+        headers = new.headers
         try:
             self._client.produce(
                 new.topic,
@@ -218,7 +212,7 @@ class KafkaProducer:
                 new.key,
                 new.partition,
                 None if on_delivery is None else report_to(on_delivery),
-                headers=list(new.headers),
+                headers=headers if isinstance(headers, list) else list(headers),
             )
         except BufferError as error:
             raise BusFull(
