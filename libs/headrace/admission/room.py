@@ -39,11 +39,11 @@ def room_of(  # noqa: PLR0913 - all that bears on it
     one version.
     """
     least = settings.batches_within_limit_min
-    if is_dear and limit_us < least * batch_us:
-        part = settings.fill * settings.dear_part
-        return Room(part, "fill * dear_part", in_batch=False, in_time=False)
     if limit_us < least * batch_us:
-        return Room(settings.choice, "choice", in_batch=False, in_time=False)
+        part, setting = settings.choice, "choice"
+        if is_dear:
+            part, setting = settings.fill * settings.dear_part, "fill * dear_part"
+        return Room(part, setting, in_batch=False, in_time=False)
     full_us = (least - 1 + max(versions, 1.0)) * batch_us
     if is_dear or full_us <= settings.fill * left_us:
         return _longer(settings, lull)

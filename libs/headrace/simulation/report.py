@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from math import nan
 from pathlib import Path
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headrace.errors import SetupError
-from headrace.simulation.summary import Summary
+from headrace.simulation.summary import Share, Summary
 from headrace.simulation.tallies import Results
 
 __all__ = ["COLUMNS", "PART_COLUMNS", "part_rows", "row_of", "write_report"]
@@ -206,37 +206,36 @@ def _draw_unlimited(axes: Axes, runs: Sequence[Run]) -> None:
 
 def _draw_fairness(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Device time by tenant, part of what was used")
-    several = len(_by_policy(runs)) > 1
-    for policy, summaries in _by_policy(runs).items():
-        for tenant in summaries[0].tenants:
-            axes.plot(
-                [summary.offered for summary in summaries],
-                [summary.tenants[tenant].device_part for summary in summaries],
-                marker="o",
-                label=f"{policy}, {tenant}" if several else tenant,
-            )
-    axes.set_ylim(-0.02, 1.05)
-    axes.set_xlabel("offered, requests/s")
+    _draw_parts(axes, runs, lambda summary: summary.tenants)
 
 
 def _draw_models(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set_title("Device time by model, part of what was used")
+    _draw_parts(axes, runs, lambda summary: summary.models)
+
+
+def _draw_parts(
+    axes: Axes,
+    runs: Sequence[Run],
+    parts_of: Callable[[Summary], Mapping[str, Share]],
+) -> None:
+    """Device time by what was offered, or by name where a policy ran once."""
     axes.set_ylim(-0.02, 1.05)
-    several = len(_by_policy(runs)) > 1
-    for policy, summaries in _by_policy(runs).items():
-        if len(summaries) == 1:
-            models = summaries[0].models
-            parts = [model.device_part for model in models.values()]
-            axes.plot(list(models), parts, marker="o", linestyle="", label=policy)
+    by_policy = _by_policy(runs)
+    for policy, summaries in by_policy.items():
+        parts = [parts_of(summary) for summary in summaries]
+        if len(parts) == 1:
+            device = [part.device_part for part in parts[0].values()]
+            axes.plot(list(parts[0]), device, marker="o", linestyle="", label=policy)
             continue
-        for model in summaries[0].models:
+        axes.set_xlabel("offered, requests/s")
+        for name in parts[0]:
             axes.plot(
                 [summary.offered for summary in summaries],
-                [summary.models[model].device_part for summary in summaries],
+                [each[name].device_part for each in parts],
                 marker="o",
-                label=f"{policy}, {model}" if several else model,
+                label=f"{policy}, {name}" if len(by_policy) > 1 else name,
             )
-            axes.set_xlabel("offered, requests/s")
 
 
 def _draw_rates(axes: Axes, runs: Sequence[Run]) -> None:
